@@ -1,4 +1,4 @@
-"""Plays every scenario of this folder. A file holds several, each with its own world."""
+"""Play every scenario of this folder. A file contains several scenarios, each with its own world."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,9 +27,9 @@ def play(scenario: JsonObject, *, disturbed: bool = False) -> None:
     """Play one scenario.
 
     Args:
-        scenario: a document.
-        disturbed: whether to restart from a dump and to repeat all observations before every step, which
-            changes nothing.
+        scenario: a document of a file.
+        disturbed: whether to restart from a dump and to repeat all observations before every step. This must
+            not change the result.
 
     Raises:
         StoryError: the scenario is not valid.
@@ -59,10 +59,10 @@ def play(scenario: JsonObject, *, disturbed: bool = False) -> None:
 
 
 @pytest.mark.parametrize("scenario", list(scenarios()))
-def test_scenario(scenario: Mapping[str, Any]) -> None:
+def test_scenario_has_expected_decisions(scenario: Mapping[str, Any]) -> None:
     play(scenario)
 
 
 @pytest.mark.parametrize("scenario", list(scenarios()))
-def test_restarts_and_repeated_observations_change_nothing(scenario: Mapping[str, Any]) -> None:
+def test_restarts_and_repeated_observations_do_not_change_decisions(scenario: Mapping[str, Any]) -> None:
     play(scenario, disturbed=True)

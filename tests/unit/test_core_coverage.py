@@ -1,8 +1,8 @@
 """The unit tests of the core and the scenarios reach every line and branch of the core.
 
-They run once more, in one process and in a fixed order. Tests with drawn inputs (Hypothesis, seeds) do
-not count, because their names do not tell what they reach. Scenarios that are played again from dumps and the
-one with a thousand workloads are slow and reach nothing else.
+They run once more, in one process and in a fixed order. Tests with drawn inputs (Hypothesis, seeds) do not
+count, because their names do not state what they reach. Two kinds of scenarios are left out, because they are
+slow and reach nothing else: those with restarts, and the one with a thousand workloads.
 """
 
 import subprocess
@@ -17,8 +17,8 @@ from coverage import Coverage
 REPOSITORY = Path(__file__).resolve().parents[2]
 SETTINGS = REPOSITORY / "pyproject.toml"
 TESTS = ("tests/unit/core", "tests/scenarios")
-WITHOUT = ("-m", "not hypothesis and not drawn", "-k", "not restarts_and_repeated and not thousand")
-IN_ORDER = (
+EXCLUDED = ("-m", "not hypothesis and not drawn", "-k", "not restarts_and_repeated and not thousand")
+PLUGINS_OFF = (
     "--noconftest",
     *(word for name in ("cacheprovider", "randomly", "xdist") for word in ("-p", f"no:{name}")),
 )
@@ -26,14 +26,14 @@ IN_ORDER = (
 
 def _run(data: Path) -> None:
     command = ["coverage", "run", f"--rcfile={SETTINGS}", f"--data-file={data}", "-m", "pytest", "-q"]
-    done = subprocess.run(
-        [sys.executable, "-m", *command, *IN_ORDER, *WITHOUT, *TESTS],
+    result = subprocess.run(
+        [sys.executable, "-m", *command, *PLUGINS_OFF, *EXCLUDED, *TESTS],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def _files(data: Path) -> dict[str, Any]:
@@ -50,18 +50,18 @@ def _not_reached(files: dict[str, Any]) -> list[str]:
 
     A negative line stands for the end of the function.
     """
-    lines = (f"{name}:{line}" for name, of in files.items() for line in of["missing_lines"])
+    lines = (f"{name}:{line}" for name, report in files.items() for line in report["missing_lines"])
     branches = (
         f"{name}:{line}->{to if to > 0 else 'exit'}"
-        for name, of in files.items()
-        for line, to in of["missing_branches"]
+        for name, report in files.items()
+        for line, to in report["missing_branches"]
     )
     return [*lines, *branches]
 
 
 @pytest.mark.release
 @pytest.mark.timeout(900)
-def test_unit_tests_and_scenarios_reach_every_line_and_branch_of_the_core(tmp_path: Path) -> None:
+def test_unit_tests_and_scenarios_reach_every_line_and_branch_of_core(tmp_path: Path) -> None:
     data = tmp_path / "coverage"
     _run(data)
     files = _files(data)

@@ -1,4 +1,4 @@
-"""Rules of imports that import-linter cannot express: an allowlist, and modules that load late."""
+"""Rules of imports that import-linter cannot express: an allowlist, and modules that are loaded late."""
 
 import ast
 import os
@@ -42,7 +42,7 @@ def _is_allowed_in_core(module: str) -> bool:
 @pytest.mark.parametrize(
     "path", sorted((REPOSITORY / "admitq" / "core").rglob("*.py")), ids=lambda path: path.stem
 )
-def test_module_of_the_core_imports_only_the_core_and_allowed_modules(path: Path) -> None:
+def test_module_of_core_imports_only_core_and_allowed_modules(path: Path) -> None:
     imported = _imported_modules(path.read_text())
     assert [module for module in sorted(imported) if not _is_allowed_in_core(module)] == []
 
@@ -59,94 +59,94 @@ def test_module_of_the_core_imports_only_the_core_and_allowed_modules(path: Path
         "from admitq.core_of_another import model",
     ],
 )
-def test_import_that_is_not_allowed_in_the_core_is_found(source: str) -> None:
+def test_import_that_is_not_allowed_in_core_is_found(source: str) -> None:
     assert not all(map(_is_allowed_in_core, _imported_modules(source)))
 
 
 @pytest.mark.parametrize(
     "module", ["admitq.cli", "admitq.app", "admitq.manager", "admitq.controllers", "admitq_webhooks.routes"]
 )
-def test_foreign_kubernetes_client_is_not_loaded_until_needed(module: str) -> None:
+def test_kubernetes_asyncio_is_not_loaded_until_needed(module: str) -> None:
     loaded = f"import sys, {module}; print('kubernetes_asyncio' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "False"
+    result = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("module", ["admitq.simulator", "rich.progress", "yaml"])
-def test_the_command_line_loads_a_command_only_when_it_runs(module: str) -> None:
+def test_command_line_loads_modules_of_a_command_only_when_it_runs(module: str) -> None:
     loaded = f"import sys, admitq.cli; print({module!r} in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "False"
+    result = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
 
 
 NOT_AT_START = {
     "admitq.adoption": "another command",
     "admitq.cli.commands": "parsing of command lines; a process with a plain line needs none of it",
     "admitq.simulator": "another command",
-    "admitq_api.kinds.workload": "wire types are for generating definitions, and cost their models",
-    "admitq_api.schema": "the same",
-    "aiohttp.web": "a framework for applications; only its protocol is used",
+    "admitq_api.kinds.workload": "wire types are only for generating CRDs, and their models load slowly",
+    "admitq_api.schema": "as admitq_api.kinds.workload",
+    "aiohttp.web": "a framework for applications; admitq uses only the protocol of aiohttp",
     "hypothesis": "tests",
     "kubernetes_asyncio": "only some kubeconfigs need it, and it takes seconds",
-    "multiprocessing": "nothing runs beside",
+    "multiprocessing": "admitq starts no processes",
     "pygments": "colours",
     "rich": "tables, bars and colours",
     "typer": "as admitq.cli.commands",
     "unittest": "tests",
 }
-"""What no process may load before it serves, and why. A process is to be ready in a second and a half."""
+"""Modules that no process may load before it serves, with the reason. A process must be ready in 1.5 s."""
 
 
 @pytest.fixture(scope="module")
 def loaded_at_start() -> set[str]:
-    started = (
+    program = (
         "import sys; from admitq.cli import main; from admitq import app; "
         "app.run = lambda *_: print(*sys.modules); sys.argv = ['admitq', 'all-in-one']; main()"
     )
-    answer = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True, check=True)
-    return set(answer.stdout.split())
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
 
 
 @pytest.mark.parametrize("module", NOT_AT_START)
-def test_a_process_starts_without_what_is_heavy(loaded_at_start: set[str], module: str) -> None:
+def test_process_starts_without_loading_module(loaded_at_start: set[str], module: str) -> None:
     assert "admitq.app.process" in loaded_at_start
     assert module not in loaded_at_start, NOT_AT_START[module]
 
 
-def test_nothing_that_is_installed_takes_part_in_reading_the_configuration(tmp_path: Path) -> None:
-    described = tmp_path / "meddler-1.dist-info"
-    described.mkdir()
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: meddler\nVersion: 1\n")
-    (described / "entry_points.txt").write_text("[pydantic]\nmeddler = meddler:plugin\n")
-    (tmp_path / "meddler.py").write_text("plugin = None\n")
-    started = (
+def test_installed_pydantic_plugin_is_not_loaded_by_configuration(tmp_path: Path) -> None:
+    metadata = tmp_path / "plugin-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[pydantic]\nplugin = plugin:plugin\n")
+    (tmp_path / "plugin.py").write_text("plugin = None\n")
+    program = (
         "import atexit, sys; from admitq.cli import main; "
-        "told = lambda: print('admitq_api.configuration' in sys.modules, 'meddler' in sys.modules); "
-        "atexit.register(told); "
+        "report = lambda: print('admitq_api.configuration' in sys.modules, 'plugin' in sys.modules); "
+        "atexit.register(report); "
         "sys.argv = ['admitq', 'all-in-one', '--config=/no/such/file']; main()"
     )
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths}
-    answer = subprocess.run(
-        [sys.executable, "-c", started], capture_output=True, text=True, check=False, env=environment
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
     )
-    assert answer.stdout.split() == ["True", "False"], answer.stderr
+    assert result.stdout.split() == ["True", "False"], result.stderr
 
 
-def test_a_simulation_loads_only_what_it_needs() -> None:
-    played = (
+def test_simulation_does_not_load_modules_of_other_output() -> None:
+    program = (
         "import sys; from admitq.cli.output import OutputFormat; from admitq.cli.simulate import simulate; "
         "simulate(['preemption'], output=OutputFormat.JSON, until='1s'); "
         "print(*sys.modules)"
     )
-    answer = subprocess.run([sys.executable, "-c", played], capture_output=True, text=True, check=True)
-    loaded = set(answer.stdout.rpartition("}")[2].split())
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.rpartition("}")[2].split())
     late = {"admitq.simulator.table", "admitq.simulator.plots", "vl_convert", "admitq_api.kinds.workload"}
     assert not loaded & {*late, "admitq_api.configuration"}
     assert "admitq_api.kinds.cluster_queue" in loaded
 
 
-def test_the_simulator_reaches_nothing_that_talks_to_a_cluster(graph: grimp.ImportGraph) -> None:
+def test_simulator_does_not_import_modules_that_call_a_cluster(graph: grimp.ImportGraph) -> None:
     simulator = {"admitq.simulator"} | graph.find_descendants("admitq.simulator")
     reached = set[str]().union(*(graph.find_upstream_modules(module) for module in simulator))
     assert not {"admitq.runtime", "admitq.runtime.client", "admitq.manager", "aiohttp", "asyncio"} & reached

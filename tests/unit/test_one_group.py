@@ -1,7 +1,7 @@
-"""One setting decides every name: nothing of the other API group is left anywhere, whichever is chosen.
+"""One setting decides every name that contains the API group: no name is of the other group.
 
-What the chart renders is walked by tests/e2e/test_chart_templates.py, and what admitq sends to a real API
-server in a run of tests by the run itself.
+tests/e2e/test_chart_templates.py checks the rendered chart. Each run of tests checks the requests that admitq
+sends to a real API server.
 """
 
 import importlib
@@ -32,18 +32,18 @@ from admitq_api.feature_gates import Gate
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, Names, names_for
 from admitq_webhooks.routes import webhook_rules
 
-OF_ONE: Final = {
+GROUP_PATTERNS: Final = {
     DEFAULT_GROUP: re.compile(r"admitq[.-]dev"),
     COMPAT_GROUP: re.compile(r"kueue[.-]x-k8s[.-]io"),
 }
-OTHER: Final = {DEFAULT_GROUP: COMPAT_GROUP, COMPAT_GROUP: DEFAULT_GROUP}
+OTHER_GROUP: Final = {DEFAULT_GROUP: COMPAT_GROUP, COMPAT_GROUP: DEFAULT_GROUP}
 
 DEFAULTS_OF_MODELS: Final = "admitq_api.configuration"
-"""Its models have our own group's names as defaults, which reading the file replaces by the group's."""
+"""The defaults of its models are names of the default group. Reading a file replaces them."""
 
 
 def texts(value: Any, at: str = "", seen: frozenset[int] = frozenset()) -> Iterator[tuple[str, str]]:
-    """Every text in a value, with where it is: keys, items, fields, defaults and closures of functions."""
+    """Yield the place and value of every text: keys, items, fields, defaults and closures of functions."""
     if id(value) in seen:
         return
     inner = seen | {id(value)}
@@ -54,12 +54,12 @@ def texts(value: Any, at: str = "", seen: frozenset[int] = frozenset()) -> Itera
     elif isinstance(value, BaseModel):
         yield from texts(dict(value), at, inner)
     elif isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, item in value.items():
             yield from texts(key, f"{at}.{key}", inner)
-            yield from texts(one, f"{at}.{key}", inner)
+            yield from texts(item, f"{at}.{key}", inner)
     elif isinstance(value, (list, tuple, set, frozenset)):
-        for number, one in enumerate(value):
-            yield from texts(one, f"{at}[{number}]", inner)
+        for number, item in enumerate(value):
+            yield from texts(item, f"{at}[{number}]", inner)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from texts(getattr(value, field.name), f"{at}.{field.name}", inner)
@@ -78,7 +78,7 @@ def members(module: ModuleType) -> dict[str, Any]:
             continue
         if isinstance(value, type):
             if value.__module__ == module.__name__:
-                own |= {f"{name}.{inner}": one for inner, one in vars(value).items()}
+                own |= {f"{name}.{inner}": member for inner, member in vars(value).items()}
         elif not isinstance(value, FunctionType) or value.__module__ == module.__name__:
             own[name] = value
     return own
@@ -86,32 +86,32 @@ def members(module: ModuleType) -> dict[str, Any]:
 
 def modules() -> Iterator[ModuleType]:
     for package in (admitq, admitq_api, admitq_webhooks):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith("__main__"):
-                yield importlib.import_module(found.name)
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not info.name.endswith("__main__"):
+                yield importlib.import_module(info.name)
 
 
-def test_no_constant_of_any_module_is_of_a_group() -> None:
-    walked = 0
-    knowing: set[str] = set()
+def test_constants_of_modules_contain_no_api_group() -> None:
+    count = 0
+    with_group: set[str] = set()
     for module in modules():
         if module is labels or module.__name__.startswith(DEFAULTS_OF_MODELS):
             continue
         for at, text in texts(members(module), module.__name__):
-            walked += 1
-            # JobSets and others allow one dispatcher, whatever group we speak.
+            count += 1
+            # JobSets and others accept only this dispatcher, in both groups.
             if text != KUEUE_MULTIKUEUE_CONTROLLER and any(
-                pattern.search(text) for pattern in OF_ONE.values()
+                pattern.search(text) for pattern in GROUP_PATTERNS.values()
             ):
-                knowing.add(at.partition("[")[0])
-    assert walked > 5000
-    # Without a configured group the default is our own.
+                with_group.add(at.partition("[")[0])
+    assert count > 5000
+    # These name the groups, or have the default group as the default of a parameter.
     allowed = re.compile(r"\.((DEFAULT|COMPAT)_GROUP|GROUPS)$|\.(names_for|create_crds|crds)\(\)$")
-    assert {at for at in knowing if not allowed.search(at)} == set()
+    assert {at for at in with_group if not allowed.search(at)} == set()
 
 
-def everything_of(group: str, file: Path) -> dict[str, Any]:
-    """What admitq makes of one setting."""
+def all_objects_of(group: str, file: Path) -> dict[str, Any]:
+    """Return all objects and names that admitq creates for a group."""
     names = names_for(group)
     file.write_text(
         f"apiVersion: {names.config_api_version}\nkind: Configuration\napiGroup: {group}\n"
@@ -122,9 +122,9 @@ def everything_of(group: str, file: Path) -> dict[str, Any]:
     )
     settings = load_settings(file)
     exposed = Metrics(settings.names.metric_prefix).exposition().decode()
-    told = [name for name, one in vars(Names).items() if isinstance(one, property)]
+    properties = [name for name, member in vars(Names).items() if isinstance(member, property)]
     return {
-        "names": {name: getattr(settings.names, name) for name in told},
+        "names": {name: getattr(settings.names, name) for name in properties},
         "keys": list(settings.names.list_rows()),
         "CRDs": create_crds(group),
         "webhooks": webhook_rules(settings.names, settings.known),
@@ -135,25 +135,24 @@ def everything_of(group: str, file: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_nothing_that_is_made_is_of_the_other_group(group: str, tmp_path: Path) -> None:
-    made = everything_of(group, tmp_path / "config.yaml")
-    found = list(texts(made))
-    assert len(found) > 5000
-    assert any(OF_ONE[group].search(text) for _, text in found)
-    other = OF_ONE[OTHER[group]]
-    assert [(at, text) for at, text in found if other.search(text)] == []
+def test_created_objects_and_names_do_not_contain_the_other_group(group: str, tmp_path: Path) -> None:
+    all_texts = list(texts(all_objects_of(group, tmp_path / "config.yaml")))
+    assert len(all_texts) > 5000
+    assert any(GROUP_PATTERNS[group].search(text) for _, text in all_texts)
+    other = GROUP_PATTERNS[OTHER_GROUP[group]]
+    assert [(at, text) for at, text in all_texts if other.search(text)] == []
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_metrics_have_the_prefix_of_the_group(group: str, tmp_path: Path) -> None:
+def test_metrics_have_prefix_of_group(group: str, tmp_path: Path) -> None:
     names = names_for(group)
     exposed = Metrics(names.metric_prefix).exposition().decode()
-    told = {line.split()[2] for line in exposed.splitlines() if line.startswith("# TYPE")}
-    assert {name.partition("_")[0] for name in told} == {names.metric_prefix}
-    assert len(told) == len(TABLE)
+    metrics = {line.split()[2] for line in exposed.splitlines() if line.startswith("# TYPE")}
+    assert {name.partition("_")[0] for name in metrics} == {names.metric_prefix}
+    assert len(metrics) == len(TABLE)
 
 
-THEIRS: Final = {
+COMPAT_NAMES: Final = {
     "lease_name": "c1f6bfd2.kueue.x-k8s.io",
     "webhook_objects.service": "kueue-webhook-service",
     "webhook_objects.secret": "kueue-webhook-server-cert",
@@ -175,9 +174,9 @@ THEIRS: Final = {
     "installation": "kueue",
     "category": None,
 }
-"""What others match on (semantics, Process model, Configuration file, RBAC and operations)."""
+"""Names that other programs match on."""
 
-THEIR_KEYS: Final = """
+COMPAT_KEYS: Final = """
 queue-name priority-class max-exec-time-seconds prebuilt-workload-name job-uid job-owner-gvk job-owner-name
 component-workload-index managed podset local-queue-name cluster-queue-name workload workload-slice-name
 workload-slice-replacement-for elastic-job admission-gated-by priority-boost
@@ -190,38 +189,38 @@ job-completions-equal-parallelism stopping safe-to-forcefully-delete multikueue-
 multikueue-origin-uid multikueue-worker-workload-pod resource-in-use admission topology multikueue
 concurrent-admission
 """
-"""What stands behind the group (semantics, Labels, annotations, gates)."""
+"""Keys of labels, annotations and gates, without the group."""
 
-OUR_KEYS: Final = {"raycluster-generation", "fields-of-other-version"}
-"""Those that only admitq has: semantics, Elastic jobs; what v1beta1 has no field for."""
+ADMITQ_KEYS: Final = {"raycluster-generation", "fields-of-other-version"}
+"""Keys that only admitq has: of elastic jobs, and of fields that v1beta1 does not have."""
 
 
-def test_names_under_the_group_of_others_are_those_that_they_match_on() -> None:
+def test_names_of_compat_group_are_those_that_other_programs_match_on() -> None:
     names = names_for(COMPAT_GROUP)
-    assert {name: attrgetter(name)(names) for name in THEIRS} == THEIRS
+    assert {name: attrgetter(name)(names) for name in COMPAT_NAMES} == COMPAT_NAMES
     keys = {row.key.removeprefix(f"{COMPAT_GROUP}/") for row in names.list_rows()}
-    assert keys - OUR_KEYS == set(THEIR_KEYS.split())
+    assert keys - ADMITQ_KEYS == set(COMPAT_KEYS.split())
     managers = {concern: names.field_manager(concern) for concern in ("admission", "job-controller")}
     assert managers == {"admission": "kueue-admission", "job-controller": "kueue-job-controller"}
     assert names.field_manager(labels.PROVISIONING) == "kueue.x-k8s.io/provisioning-request"
 
 
-THEIR_WEBHOOKS: Final = """
+COMPAT_WEBHOOKS: Final = """
 AppWrapper ClusterQueue Deployment JAXJob Job JobSet LeaderWorkerSet MPIJob PaddleJob Pod PyTorchJob
 RayCluster RayJob RayService ResourceFlavor SparkApplication StatefulSet TFJob TrainJob Workload XGBoostJob
 """
-"""Kinds of mutating webhooks; validating ones are for Cohorts too (semantics, Webhook registration)."""
+"""Kinds with a mutating webhook. Cohorts have only a validating webhook."""
 
 
-def test_webhooks_of_the_group_of_others_are_theirs() -> None:
-    made = webhook_rules(names_for(COMPAT_GROUP), BUILT_IN_KINDS)
-    names = {verb: {one["name"] for one in hooks} for verb, hooks in made.items()}
-    mutating: set[str] = set(THEIR_WEBHOOKS.split())
+def test_webhooks_of_compat_group_have_names_and_paths_of_kueue() -> None:
+    rules = webhook_rules(names_for(COMPAT_GROUP), BUILT_IN_KINDS)
+    names = {verb: {hook["name"] for hook in hooks} for verb, hooks in rules.items()}
+    mutating: set[str] = set(COMPAT_WEBHOOKS.split())
     assert names["mutating"] == {f"m{kind.lower()}.{COMPAT_GROUP}" for kind in mutating}
-    ours = {f"vpodresize.{COMPAT_GROUP}", f"vpodmarks.{COMPAT_GROUP}"}
+    only_admitq = {f"vpodresize.{COMPAT_GROUP}", f"vpodmarks.{COMPAT_GROUP}"}
     validating = {f"v{kind.lower()}.{COMPAT_GROUP}" for kind in {*mutating, "Cohort"}}
-    assert names["validating"] == validating | ours
-    paths = {one["path"] for hooks in made.values() for one in hooks}
+    assert names["validating"] == validating | only_admitq
+    paths = {hook["path"] for hooks in rules.values() for hook in hooks}
     assert {
         "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue",
         "/validate-kueue-x-k8s-io-v1beta2-workload",
@@ -254,7 +253,7 @@ SHORT_NAMES: Final = {
 }
 
 
-def test_definitions_of_the_group_of_others_are_listed_as_theirs() -> None:
-    listed = {one["spec"]["names"]["kind"]: one["spec"]["names"] for one in create_crds(COMPAT_GROUP)}
-    assert {kind: one["shortNames"] for kind, one in listed.items()} == SHORT_NAMES
-    assert not any("categories" in one for one in listed.values())
+def test_crds_of_compat_group_have_short_names_of_kueue() -> None:
+    names = {crd["spec"]["names"]["kind"]: crd["spec"]["names"] for crd in create_crds(COMPAT_GROUP)}
+    assert {kind: of_kind["shortNames"] for kind, of_kind in names.items()} == SHORT_NAMES
+    assert not any("categories" in of_kind for of_kind in names.values())

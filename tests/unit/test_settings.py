@@ -1,4 +1,4 @@
-"""What stops a start: the file and the flags are checked as a whole, and the field is named."""
+"""Settings of a process: errors in the configuration file and in flags name the field."""
 
 from pathlib import Path
 
@@ -11,29 +11,31 @@ from tests.unit.metrics.test_measures import MeasuresWithMetrics, workload
 
 HEAD = "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
 
-NOT_THERE = """
+SETTINGS_WITHOUT_EFFECT = """
 multiKueue: {origin: hub}
 visibilityServer: {bindPort: 8082}
 resources: {deviceClassMappings: [{name: gpu, deviceClassNames: [a]}]}
 pprofBindAddress: ':8083'
 """
 
-CLASH = "metrics: {customLabels: [{name: team}, {name: team, sourceKind: Workload, trackedValues: [a]}]}"
-NOT_OUR_OWN = """
+LABELS_WITH_EQUAL_NAME = (
+    "metrics: {customLabels: [{name: team}, {name: team, sourceKind: Workload, trackedValues: [a]}]}"
+)
+SELECTOR_WITHOUT_OWN_NAMESPACE = """
 namespace: queues
 managedJobsNamespaceSelector:
   matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]
 """
 
 
-def test_without_a_file_the_defaults_apply() -> None:
+def test_settings_without_file_have_defaults() -> None:
     settings = load_settings(None)
     assert settings.names.group == "admitq.dev"
-    assert [one.framework for one in settings.integrations] == ["batch/job"]
+    assert [kind.framework for kind in settings.integrations] == ["batch/job"]
     assert settings.tls.minimum == "VersionTLS13"
 
 
-def test_the_api_group_turns_every_name(tmp_path: Path) -> None:
+def test_names_are_those_of_configured_api_group(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\napiGroup: kueue.x-k8s.io\n"
@@ -42,7 +44,7 @@ def test_the_api_group_turns_every_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-def test_the_head_of_the_file_is_enough_to_turn_every_name(
+def test_names_and_namespace_follow_group_of_api_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     file = tmp_path / "config.yaml"
@@ -68,19 +70,19 @@ def test_the_head_of_the_file_is_enough_to_turn_every_name(
             "managedJobsNamespaceSelector: matches namespace kube-system",
         ),
         (
-            NOT_OUR_OWN,
+            SELECTOR_WITHOUT_OWN_NAMESPACE,
             "",
             "managedJobsNamespaceSelector: matches namespace queues",
         ),
         ("metrics: {bindAddres: ':8443'}", "", "metrics.bindAddres"),
         (
-            CLASH,
+            LABELS_WITH_EQUAL_NAME,
             "CustomMetricLabels=true",
             "metrics.customLabels: 'team' is taken from ClusterQueue and Workload",
         ),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, gates: str, field: str) -> None:
+def test_invalid_setting_is_refused_with_its_field(tmp_path: Path, text: str, gates: str, field: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD + text)
     with pytest.raises(ConfigurationError, match=field):
@@ -89,11 +91,13 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, gates: str
 
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("configured", [True, False])
-def test_gate_switches_metrics(tmp_path: Path, on: bool, configured: bool) -> None:
+def test_metrics_of_local_queues_and_cohorts_need_their_gates(
+    tmp_path: Path, on: bool, configured: bool
+) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"{HEAD}metrics: {{localQueueMetrics: {{enable: {str(configured).lower()}}}}}")
-    said = str(on).lower()
-    settings = load_settings(file, f"LocalQueueMetrics={said},MetricsForCohorts={said}")
+    gate = str(on).lower()
+    settings = load_settings(file, f"LocalQueueMetrics={gate},MetricsForCohorts={gate}")
     assert settings.has_local_queue_metrics is (on and configured)
     assert settings.has_cohort_metrics is on
     measures = MeasuresWithMetrics(
@@ -116,14 +120,14 @@ def test_custom_labels_need_their_gate(tmp_path: Path, on: bool) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD + CUSTOM)
     settings = load_settings(file, f"CustomMetricLabels={str(on).lower()}")
-    assert [(one.name, str(one.source)) for one in settings.custom_labels] == (
+    assert [(label.name, str(label.source)) for label in settings.custom_labels] == (
         [("tier", "ClusterQueue"), ("team", "LocalQueue")] if on else []
     )
     note = "metrics.customLabels: has no effect: feature gate CustomMetricLabels is off"
     assert settings.notes() == (() if on else (note,))
 
 
-def test_gate_of_a_missing_feature_is_accepted_and_reported() -> None:
+def test_gate_of_missing_feature_is_accepted_and_reported() -> None:
     assert load_settings(None, "TASBalancedPlacement=true,PriorityBoost=true").notes() == (
         "TASBalancedPlacement: has no effect: its feature is not implemented yet",
     )
@@ -135,15 +139,17 @@ def test_gate_of_a_missing_feature_is_accepted_and_reported() -> None:
         ("", ()),
         ("resources: {excludeResourcePrefixes: [a]}", ()),
         (
-            NOT_THERE,
+            SETTINGS_WITHOUT_EFFECT,
             ("multiKueue", "visibilityServer", "resources.deviceClassMappings", "pprofBindAddress"),
         ),
     ],
 )
-def test_settings_of_missing_features_are_distinguished(text: str, fields: tuple[str, ...]) -> None:
+def test_settings_of_missing_features_are_listed_as_without_effect(
+    text: str, fields: tuple[str, ...]
+) -> None:
     assert load_configuration(HEAD + text).list_settings_without_effect() == fields
 
 
-def test_a_file_that_is_not_there_is_an_error() -> None:
+def test_missing_configuration_file_raises_error() -> None:
     with pytest.raises(FileNotFoundError):
         load_settings(Path("/no/such/file"))

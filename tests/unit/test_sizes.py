@@ -26,7 +26,7 @@ EXCEPTIONS: Final[Mapping[str, str]] = {
 
 
 def _assigned(method: ast.AST) -> Iterator[str]:
-    """The attributes of ``self`` that a method assigns."""
+    """Yield the attributes of ``self`` that a method assigns."""
     for statement in ast.walk(method):
         match statement:
             case ast.Assign(targets=targets):
@@ -45,36 +45,36 @@ def _assigned(method: ast.AST) -> Iterator[str]:
 
 
 def _excesses(source: str) -> Iterator[tuple[str, str]]:
-    """What of a module is too large: the class, or an empty name for the module, and by how much."""
+    """Yield the classes of a module that are too large, with the excess. An empty name is the module."""
     lines = source.count("\n")
     if lines > MOST_LINES:
         yield "", f"{lines} lines of at most {MOST_LINES}"
-    for each in ast.walk(ast.parse(source)):
-        if not isinstance(each, ast.ClassDef):
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ClassDef):
             continue
-        methods = [one for one in each.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+        methods = [part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
         declared = {
-            one.target.id
-            for one in each.body
-            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+            part.target.id
+            for part in node.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
         }
         fields = declared.union(*map(_assigned, methods))
         if len(methods) > MOST_METHODS:
-            yield each.name, f"{len(methods)} methods of at most {MOST_METHODS}"
+            yield node.name, f"{len(methods)} methods of at most {MOST_METHODS}"
         if len(fields) > MOST_FIELDS:
-            yield each.name, f"{len(fields)} fields of at most {MOST_FIELDS}"
+            yield node.name, f"{len(fields)} fields of at most {MOST_FIELDS}"
 
 
 @pytest.fixture(scope="module")
 def too_large() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    excesses: dict[str, list[str]] = {}
     for path in sorted(path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")):
         for name, excess in _excesses(path.read_text()):
-            found.setdefault(f"{path.relative_to(ROOT)} {name}".rstrip(), []).append(excess)
-    return found
+            excesses.setdefault(f"{path.relative_to(ROOT)} {name}".rstrip(), []).append(excess)
+    return excesses
 
 
-def test_modules_and_classes_of_the_product_are_within_limits(too_large: dict[str, list[str]]) -> None:
+def test_modules_and_classes_of_product_are_within_limits(too_large: dict[str, list[str]]) -> None:
     unexpected = {name: excess for name, excess in too_large.items() if name not in EXCEPTIONS}
     assert unexpected == {}, "split by responsibility"
 
@@ -100,5 +100,5 @@ MANY_ATTRIBUTES: Final = "\n".join(f"        self.f{number} = 0" for number in r
     ],
     ids=["short module", "long module", "methods", "declared fields", "assigned fields", "small class"],
 )
-def test_excess_over_a_limit_is_found(source: str, expected: list[tuple[str, str]]) -> None:
+def test_excess_over_limit_is_found(source: str, expected: list[tuple[str, str]]) -> None:
     assert list(_excesses(source)) == expected

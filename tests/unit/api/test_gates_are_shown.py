@@ -35,8 +35,8 @@ SHOWN: Final = {
         "unit/webhooks/test_job_changes.py: test_admission_gates_are_not_validated_without_the_feature_gate",
     ),
     Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
-        "unit/workloads/test_pod_templates.py: test_pods_are_marked_with_podset_queues_and_workload",
-        "unit/workloads/test_pod_templates.py: test_marks_can_be_switched_off",
+        "unit/workloads/test_pod_templates.py: test_info_has_marks_of_podset_queues_and_workload",
+        "unit/workloads/test_pod_templates.py: test_disabled_marks_are_not_injected",
     ),
     Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION: _both(
         "unit/controllers/provisioning/test_requests.py: test_request_is_deleted_when_workload_needs_no_nodes"
@@ -50,8 +50,8 @@ SHOWN: Final = {
         "test_ray_service_with_redis_cleanup_keeps_its_workload_until_it_is_gone"
     ),
     Gate.DISABLE_WAIT_FOR_PODS_READY: Shown(
-        "unit/translate/test_settings.py: test_nothing_is_blocked_where_readiness_is_not_looked_at",
-        "unit/translate/test_settings.py: test_the_file_reaches_the_core",
+        "unit/translate/test_settings.py: test_admission_is_not_blocked_if_pods_ready_is_disabled",
+        "unit/translate/test_settings.py: test_core_settings_follow_configuration",
     ),
     Gate.ELASTIC_JOBS: Shown(
         "unit/controllers/job/test_slices_growing.py: "
@@ -88,11 +88,15 @@ SHOWN: Final = {
         "unit/core/test_cycle.py: test_head_that_lost_continues_with_next_flavor_only_when_gate_is_on",
         "scenarios/fungibility.yaml: Without keeping its place a scan starts over whenever quota changed",
     ),
-    Gate.LOCAL_QUEUE_METRICS: _both("unit/test_settings.py: test_gate_switches_metrics"),
+    Gate.LOCAL_QUEUE_METRICS: _both(
+        "unit/test_settings.py: test_metrics_of_local_queues_and_cohorts_need_their_gates"
+    ),
     Gate.LWS_IMMUTABLE_GROUP_SIZE: _both(
         "unit/webhooks/test_serving_kinds.py: test_requests_and_size_of_leader_worker_groups_are_immutable"
     ),
-    Gate.METRICS_FOR_COHORTS: _both("unit/test_settings.py: test_gate_switches_metrics"),
+    Gate.METRICS_FOR_COHORTS: _both(
+        "unit/test_settings.py: test_metrics_of_local_queues_and_cohorts_need_their_gates"
+    ),
     Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY: _both(
         "unit/controllers/job/test_workload_creation.py: "
         "test_workload_creation_latency_is_reported_only_with_feature_gate"
@@ -112,7 +116,9 @@ SHOWN: Final = {
         "scenarios/fair-sharing.yaml: With shares and its gate preemptors go before lower shares",
         "scenarios/fair-sharing.yaml: With shares and without its gate a lower share goes before a preemptor",
     ),
-    Gate.PRIORITY_BOOST: _both("unit/translate/test_priorities.py: test_a_boost_adds_to_the_priority"),
+    Gate.PRIORITY_BOOST: _both(
+        "unit/translate/test_priorities.py: test_priority_boost_is_added_to_priority_if_allowed"
+    ),
     Gate.PRIORITY_SORTING_WITHIN_COHORT: _both(
         "unit/core/test_cycle.py: test_priority_orders_heads_of_cohort_only_when_gate_is_on"
     ),

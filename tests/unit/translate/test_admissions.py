@@ -12,16 +12,16 @@ from admitq.translate.workloads import read_workload
 from tests.unit.translate.builders import NAMES, condition, workload
 
 
-def test_c16_resource_usage_beyond_int64_is_the_largest_amount() -> None:
+def test_c16_resource_usage_beyond_int64_is_unlimited() -> None:
     part = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "1E"}, "count": 2}
-    read = read_admission({"clusterQueue": "cq", "podSetAssignments": [part]})
-    assert read.pod_set_assignments[0].resource_usage == (("cpu", UNLIMITED),)
-    written = format_admission(read)["podSetAssignments"][0]["resourceUsage"]
+    admission = read_admission({"clusterQueue": "cq", "podSetAssignments": [part]})
+    assert admission.pod_set_assignments[0].resource_usage == (("cpu", UNLIMITED),)
+    written = format_admission(admission)["podSetAssignments"][0]["resourceUsage"]
     assert written == {"cpu": "9223372036854775807m"}
 
 
 @pytest.mark.parametrize(
-    ("of", "is_open"),
+    ("assignment", "is_open"),
     [
         ({}, False),
         ({"delayedTopologyRequest": "Pending"}, True),
@@ -33,12 +33,16 @@ def test_c16_resource_usage_beyond_int64_is_the_largest_amount() -> None:
     ],
     ids=str,
 )
-def test_a_place_is_open_that_was_put_off_and_not_found(of: dict[str, Any], is_open: bool) -> None:
-    read = read_admission({"clusterQueue": "main", "podSetAssignments": [{"name": "workers", **of}]})
-    assert [part.is_place_open for part in read.pod_set_assignments] == [is_open]
+def test_assignment_with_delayed_request_and_without_topology_has_open_place(
+    assignment: dict[str, Any], is_open: bool
+) -> None:
+    admission = read_admission(
+        {"clusterQueue": "main", "podSetAssignments": [{"name": "workers", **assignment}]}
+    )
+    assert [part.is_place_open for part in admission.pod_set_assignments] == [is_open]
 
 
-def test_e_assignment_without_count_is_read_with_the_count_of_its_podset() -> None:
+def test_e_assignment_without_count_is_read_with_count_of_its_podset() -> None:
     assigned = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "4"}}
     obj = workload(
         status={

@@ -1,4 +1,4 @@
-"""Translation of LimitRanges, of overheads and of amounts."""
+"""Translation of LimitRanges, overheads and amounts."""
 
 from fractions import Fraction
 from typing import Any
@@ -12,7 +12,7 @@ from admitq.translate.runtime_classes import read_overhead
 from admitq_api.stored_fields import MalformedField
 
 
-def test_a_limit_range_rules_for_containers_and_pods_only() -> None:
+def test_limit_range_is_read_only_for_containers_and_pods() -> None:
     limits = [
         {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}},
         {
@@ -38,7 +38,7 @@ def test_a_limit_range_rules_for_containers_and_pods_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "limits", "requests"),
+    ("bounds", "limits", "requests"),
     [
         ({"max": {"cpu": "2"}}, 2, 2),
         ({"min": {"cpu": "1"}}, None, 1),
@@ -47,8 +47,8 @@ def test_a_limit_range_rules_for_containers_and_pods_only() -> None:
         ({"default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}}, 2, 1),
     ],
 )
-def test_a_limit_range_defaults_as_the_api_server_does(
-    stated: dict[str, Any], limits: int | None, requests: int
+def test_limit_range_has_defaults_of_api_server(
+    bounds: dict[str, Any], limits: int | None, requests: int
 ) -> None:
     def cpu(amount: int | None) -> tuple[tuple[str, Fraction], ...]:
         return () if amount is None else (("cpu", Fraction(amount)),)
@@ -58,16 +58,16 @@ def test_a_limit_range_defaults_as_the_api_server_does(
         (
             "Pod",
             tuple(
-                cpu(int(stated.get(name, {}).get("cpu", 0)) or None) for name in ("default", "defaultRequest")
+                cpu(int(bounds.get(name, {}).get("cpu", 0)) or None) for name in ("default", "defaultRequest")
             ),
         ),
     ):
-        spec = {"limits": [{"type": type_, **stated}]}
+        spec = {"limits": [{"type": type_, **bounds}]}
         (item,) = read_limit_range({"metadata": {"name": "l"}, "spec": spec}).items
         assert (item.default_limits, item.default_requests) == expected
 
 
-def test_amounts_beyond_counting_are_still_quantities() -> None:
+def test_unlimited_amounts_are_formatted_as_quantities() -> None:
     assert format_quantities((("cpu", 2**63 - 1), ("memory", 2**63 - 1), ("pods", 3))) == {
         "cpu": "9223372036854775807m",
         "memory": "9223372036854775807",
@@ -75,8 +75,11 @@ def test_amounts_beyond_counting_are_still_quantities() -> None:
     }
 
 
-def test_the_overhead_of_a_runtime_class() -> None:
+def test_runtime_class_without_overhead_has_none() -> None:
     assert read_overhead({"metadata": {"name": "r"}}) == ()
+
+
+def test_overhead_of_runtime_class_is_read() -> None:
     fixed = {"podFixed": {"memory": "64Mi", "cpu": "250m"}}
     assert read_overhead({"metadata": {"name": "r"}, "overhead": fixed}) == (
         ("cpu", Fraction(1, 4)),
@@ -85,6 +88,6 @@ def test_the_overhead_of_a_runtime_class() -> None:
 
 
 @pytest.mark.parametrize("amount", ["much", "-1"])
-def test_an_overhead_that_cannot_be_read_is_malformed(amount: str) -> None:
+def test_unreadable_overhead_is_malformed(amount: str) -> None:
     with pytest.raises(MalformedField, match=r"overhead\.podFixed\[cpu\]"):
         read_overhead({"metadata": {"name": "r"}, "overhead": {"podFixed": {"cpu": amount}}})

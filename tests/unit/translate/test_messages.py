@@ -1,4 +1,4 @@
-"""The literal texts; stories tell most of them in passing."""
+"""The exact texts of messages and reasons. Scenarios check most of them, too."""
 
 from fractions import Fraction
 
@@ -161,7 +161,7 @@ SHORT_TEXT = (
                             InsufficientQuota("default", "memory", 2**30),
                             InsufficientQuota("default", "memory", 2**30),
                             NodeAffinityMismatch("arm"),
-                            FlavorNotFound("gone"),
+                            FlavorNotFound("missing"),
                             ResourceNotCovered("gpu"),
                         ),
                     ),
@@ -173,7 +173,7 @@ SHORT_TEXT = (
                 "couldn't assign flavors to pod set leader: "
                 "insufficient unused quota for cpu in flavor default, 1 more needed; "
                 "couldn't assign flavors to pod set workers: flavor arm doesn't match node affinity, "
-                "flavor gone not found, insufficient unused quota for memory in flavor default, "
+                "flavor missing not found, insufficient unused quota for memory in flavor default, "
                 "1Gi more needed, "
                 "resource gpu unavailable in ClusterQueue, "
                 "untolerated taint {instance spot NoSchedule <nil>} in flavor spot"
@@ -193,11 +193,11 @@ SHORT_TEXT = (
         ),
     ],
 )
-def test_why_a_workload_waits(refusal: Refusal, reason: str, message: str) -> None:
+def test_refusal_has_its_reason_and_message(refusal: Refusal, reason: str, message: str) -> None:
     assert messages.pending_condition(refusal) == (reason, message)
 
 
-def test_bypassed_workload_has_the_reason_of_its_equal() -> None:
+def test_bypassed_workload_has_reason_of_equivalent_workload() -> None:
     refusal = NoFlavorFits(
         (PodSetRefusals("main", (InsufficientQuota("default", "cpu", 1),)),), NoFitReason.WAITING_FOR_QUOTA
     )
@@ -207,7 +207,7 @@ def test_bypassed_workload_has_the_reason_of_its_equal() -> None:
     )
 
 
-def test_flavors_considered_leaves_out_the_plain_fit() -> None:
+def test_flavors_considered_leaves_out_flavors_that_fit_without_borrowing() -> None:
     attempts = (
         FlavorAttempt("driver", "spot", FitMode.NO_FIT, 0, (NodeAffinityMismatch("spot"),)),
         FlavorAttempt("driver", "near", FitMode.FIT, 1),
@@ -236,7 +236,7 @@ def test_flavors_considered_leaves_out_the_plain_fit() -> None:
         (FitMode.NO_PREEMPTION_CANDIDATES, "NoPreemptionCandidates"),
     ],
 )
-def test_flavors_considered_name_the_preemption_mode(mode: FitMode, text: str) -> None:
+def test_flavors_considered_name_preemption_mode(mode: FitMode, text: str) -> None:
     attempt = FlavorAttempt("main", "spot", mode, 2, (InsufficientQuota("spot", "cpu", 1000),))
     assert messages.flavors_considered([attempt]) == (
         f"main: spot(preemptionMode={text};borrow=2;"
@@ -256,23 +256,23 @@ def test_flavors_considered_name_the_preemption_mode(mode: FitMode, text: str) -
         ),
     ],
 )
-def test_preempted_workload_reports_preemptor_and_reason(reason: PreemptionReason, text: str) -> None:
+def test_preempted_message_names_preemptor_reason_and_paths(reason: PreemptionReason, text: str) -> None:
     key = ObjectKey("ns", "w")
-    told = messages.preempted_message(
+    message = messages.preempted_message(
         Preempt(key, "u", reason, key, "p", ("root", "a"), ("root", "b", "c")), "j"
     )
-    assert told == (
+    assert message == (
         f"Preempted to accommodate a workload (UID: p, JobUID: j) due to {text}; "
         "preemptor path: /root/a; preemptee path: /root/b/c"
     )
 
 
-def test_unknown_parts_of_a_preemption_are_reported_as_unknown() -> None:
+def test_preempted_message_has_unknown_for_missing_parts() -> None:
     key = ObjectKey("ns", "w")
-    told = messages.preempted_message(
+    message = messages.preempted_message(
         Preempt(key, "u", PreemptionReason.IN_CLUSTER_QUEUE, key, "", (), ()), ""
     )
-    assert told == (
+    assert message == (
         "Preempted to accommodate a workload (UID: UNKNOWN, JobUID: UNKNOWN) due to prioritization in the "
         "ClusterQueue; preemptor path: UNKNOWN; preemptee path: UNKNOWN"
     )

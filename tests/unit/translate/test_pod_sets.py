@@ -42,13 +42,13 @@ from tests.unit.translate.builders import NAMES, container, workload
             {"cpu": 4000},
         ),
     ],
-    ids=["plain", "limits only", "both", "overhead", "pod level", "init", "sidecar"],
+    ids=["requests", "limits", "both", "overhead", "pod level", "init container", "sidecar"],
 )
-def test_requests_are_reckoned_as_kubernetes_does(pod: dict[str, Any], requests: dict[str, int]) -> None:
+def test_requests_of_pod_are_computed_as_in_kubernetes(pod: dict[str, Any], requests: dict[str, int]) -> None:
     read = read_workload(workload(pod=pod), NAMES)
-    asked = resolve(read.pod_sets)
-    assert {resource: amount // 2 for resource, amount in asked.demands[0].totals} == requests
-    assert (read.resource_problems, asked.problems) == ((), ())
+    resolved = resolve(read.pod_sets)
+    assert {resource: amount // 2 for resource, amount in resolved.demands[0].totals} == requests
+    assert (read.resource_problems, resolved.problems) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_requests_are_reckoned_as_kubernetes_does(pod: dict[str, Any], requests:
         ),
     ],
 )
-def test_impossible_requests_are_problems_and_never_credit(pod: dict[str, Any], field: str) -> None:
+def test_invalid_request_is_a_problem_and_counts_as_zero(pod: dict[str, Any], field: str) -> None:
     read = read_workload(workload(pod=pod), NAMES)
     (problem,) = read.resource_problems
     assert field in problem.field
@@ -81,14 +81,14 @@ def test_impossible_requests_are_problems_and_never_credit(pod: dict[str, Any], 
         ("cpu", "1e99999"),
     ],
 )
-def test_c16_request_beyond_int64_is_the_largest_amount(resource: str, text: str) -> None:
+def test_c16_request_beyond_int64_is_unlimited(resource: str, text: str) -> None:
     pod = {"containers": [{"name": "c", "resources": {"requests": {resource: text}}}]}
     read = read_workload(workload(pod=pod), NAMES)
     assert read.resource_problems == ()
     assert dict(resolve(read.pod_sets).demands[0].totals)[resource] == UNLIMITED
 
 
-def test_all_of_a_pod_template_that_decides_is_read() -> None:
+def test_pod_template_is_read_with_all_resources_and_runtime_class() -> None:
     template = {
         "containers": [{"resources": {"requests": {"cpu": "1500m"}, "limits": {"memory": "1Gi"}}}, {}],
         "initContainers": [{"restartPolicy": "Always"}, {"resources": {"requests": {"cpu": "2"}}}],
@@ -109,35 +109,35 @@ def test_all_of_a_pod_template_that_decides_is_read() -> None:
         limits=(("cpu", Fraction(4)),),
         runtime_class="kata",
     )
-    stated = read_workload(workload(pod={**template, "overhead": {}}), NAMES).pod_sets[0].template
-    assert stated.overhead == ()
+    with_overhead = read_workload(workload(pod={**template, "overhead": {}}), NAMES).pod_sets[0].template
+    assert with_overhead.overhead == ()
 
 
-def test_the_podset_group_is_read() -> None:
+def test_podset_group_is_read() -> None:
     obj = workload()
     obj["spec"]["podSets"][0]["topologyRequest"] = {"podSetGroupName": "g"}
     assert read_workload(obj, NAMES).pod_sets[0].group == "g"
 
 
 @pytest.mark.parametrize("containers", ["c", ["c"], [{"resources": []}], [{"resources": {"requests": []}}]])
-def test_a_template_of_another_structure_is_malformed(containers: Any) -> None:
-    with pytest.raises(MalformedField) as caught:
+def test_template_of_other_structure_is_malformed(containers: Any) -> None:
+    with pytest.raises(MalformedField) as error:
         read_workload(workload(pod={"containers": containers}), NAMES)
-    assert caught.value.field.startswith("spec.podSets[0].template.spec.containers")
+    assert error.value.field.startswith("spec.podSets[0].template.spec.containers")
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("amount", "other"),
     [("1G", "1000M"), ("1500m", "1.5"), ("1Ki", "1024"), ("1e3", "1k"), ("0.5Gi", "512Mi")],
 )
-def test_equal_amounts_are_equal_however_they_are_written(one: str, other: str) -> None:
+def test_equal_amounts_in_different_notation_give_the_same_podsets(amount: str, other: str) -> None:
     first, second = (
-        read_workload(workload(pod=container(memory=text)), NAMES).pod_sets for text in (one, other)
+        read_workload(workload(pod=container(memory=text)), NAMES).pod_sets for text in (amount, other)
     )
     assert first is second
 
 
-def test_placement_of_the_pods_is_read() -> None:
+def test_placement_of_pods_is_read() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["b"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     read = read_workload(

@@ -10,19 +10,21 @@ from tests.unit.translate.builders import NAMES, workload
 
 
 @pytest.mark.parametrize(
-    ("boost", "boosts", "expected"),
+    ("boost", "allows_boost", "expected"),
     [(None, True, (5, 0)), ("-7", True, (5, -7)), ("+3", True, (5, 3)), ("3", False, (5, 0))],
 )
-def test_a_boost_adds_to_the_priority(boost: str | None, boosts: bool, expected: tuple[int, int]) -> None:
+def test_priority_boost_is_added_to_priority_if_allowed(
+    boost: str | None, allows_boost: bool, expected: tuple[int, int]
+) -> None:
     obj = workload(priority=5)
     if boost is not None:
         obj["metadata"]["annotations"] = {NAMES.priority_boost: boost}
-    how = ReadOptions(allows_priority_boost=boosts)
-    assert read_priority(obj, NAMES, how) == expected
-    assert read_workload(obj, NAMES, how).priority == sum(expected)
+    options = ReadOptions(allows_priority_boost=allows_boost)
+    assert read_priority(obj, NAMES, options) == expected
+    assert read_workload(obj, NAMES, options).priority == sum(expected)
 
 
-def test_a_boost_that_is_no_number_is_malformed() -> None:
+def test_priority_boost_that_is_no_number_is_malformed() -> None:
     obj = workload()
     obj["metadata"]["annotations"] = {NAMES.priority_boost: "high"}
     with pytest.raises(MalformedField, match="must be a whole number"):
@@ -30,10 +32,10 @@ def test_a_boost_that_is_no_number_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("boost", ["high", "", "9" * 5000, str(2**31), "1_0"])
-def test_e_priority_is_the_stated_one_where_another_program_wrote_no_boost(boost: str) -> None:
+def test_e_lenient_priority_ignores_malformed_boost_of_another_program(boost: str) -> None:
     obj = workload(priority=7)
     obj["metadata"]["annotations"] = {NAMES.priority_boost: boost}
-    how = ReadOptions(allows_priority_boost=True)
+    options = ReadOptions(allows_priority_boost=True)
     with pytest.raises(MalformedField, match="must be a whole number"):
-        read_priority(obj, NAMES, how)
-    assert read_priority_leniently(obj, NAMES, how) == (7, 0)
+        read_priority(obj, NAMES, options)
+    assert read_priority_leniently(obj, NAMES, options) == (7, 0)

@@ -1,4 +1,4 @@
-"""The time from which on a Workload counts as queued."""
+"""The queue-order timestamp of a Workload."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, work
 
 
 @pytest.mark.parametrize(
-    ("evicted", "moves", "moved"),
+    ("evicted", "is_enabled", "is_moved"),
     [
         (condition("Evicted", reason="PodsReadyTimeout", at="2026-03-01T11:00:00Z"), True, True),
         (condition("Evicted", reason="PodsReadyTimeout", at="2026-03-01T11:00:00Z"), False, False),
@@ -22,16 +22,16 @@ from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, work
         (condition("Evicted", "False", reason="AdmissionCheck", at="2026-03-01T11:00:00Z"), True, False),
     ],
 )
-def test_only_some_evictions_move_a_workload_to_the_back(
-    evicted: dict[str, Any], moves: bool, moved: bool
+def test_eviction_moves_queue_order_timestamp_depending_on_reason(
+    evicted: dict[str, Any], is_enabled: bool, is_moved: bool
 ) -> None:
     obj = workload(status={"conditions": [evicted]})
-    queued_at = read_workload(obj, NAMES, ReadOptions(timeout_moves_to_back=moves)).queued_at
-    assert queued_at - conditions.parse_time(CREATED) == (3600 * SECOND if moved else 0)
+    queued_at = read_workload(obj, NAMES, ReadOptions(timeout_moves_to_back=is_enabled)).queued_at
+    assert queued_at - conditions.parse_time(CREATED) == (3600 * SECOND if is_moved else 0)
 
 
 @pytest.mark.parametrize(
-    ("preempted", "moves", "moved_by"),
+    ("preempted", "is_enabled", "delay"),
     [
         (
             condition("Preempted", reason="InCohortReclaimWhileBorrowing", at=LATER),
@@ -43,9 +43,9 @@ def test_only_some_evictions_move_a_workload_to_the_back(
         (condition("Preempted", "False", reason="InCohortReclaimWhileBorrowing", at=LATER), True, 0),
     ],
 )
-def test_one_kind_of_preemption_may_cost_the_place(
-    preempted: dict[str, Any], moves: bool, moved_by: int
+def test_reclaim_while_borrowing_moves_queue_order_timestamp_if_enabled(
+    preempted: dict[str, Any], is_enabled: bool, delay: int
 ) -> None:
     obj = workload(status={"conditions": [condition("Evicted", reason="Preempted", at=LATER), preempted]})
-    at = read_queue_order_timestamp(obj, ReadOptions(reclaim_moves_to_back=moves))
-    assert at - conditions.parse_time(CREATED) == moved_by
+    at = read_queue_order_timestamp(obj, ReadOptions(reclaim_moves_to_back=is_enabled))
+    assert at - conditions.parse_time(CREATED) == delay

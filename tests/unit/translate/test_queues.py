@@ -30,7 +30,7 @@ from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import CREATED, cluster_queue, group
 
 
-def test_a_cluster_queue_is_read_whole() -> None:
+def test_cluster_queue_is_read_with_all_fields() -> None:
     read = read_cluster_queue(
         cluster_queue(
             cohortName="org",
@@ -53,12 +53,15 @@ def test_a_cluster_queue_is_read_whole() -> None:
     assert read.admission_checks == (AdmissionCheckRule("budget", ("default",)),)
 
 
-def test_an_absent_limit_is_none_and_an_absent_selector_selects_nothing() -> None:
+def test_absent_limits_of_quota_are_none() -> None:
     read = read_cluster_queue(cluster_queue(resourceGroups=group(nominalQuota="1")))
     assert read.resource_groups[0].flavors[0].resources[0][1] == ResourceQuota(1000, None, None)
-    assert read.namespace_selector is None
-    everything = read_cluster_queue(cluster_queue(namespaceSelector={}))
-    assert everything.namespace_selector == LabelSelector(())
+
+
+def test_absent_namespace_selector_is_none_and_empty_one_selects_all() -> None:
+    assert read_cluster_queue(cluster_queue()).namespace_selector is None
+    selects_all = read_cluster_queue(cluster_queue(namespaceSelector={}))
+    assert selects_all.namespace_selector == LabelSelector(())
 
 
 @pytest.mark.parametrize(
@@ -79,11 +82,11 @@ def test_an_absent_limit_is_none_and_an_absent_selector_selects_nothing() -> Non
         ({"resourceGroups": "all"}, "spec.resourceGroups"),
     ],
 )
-def test_a_malformed_cluster_queue_names_the_field(spec: dict[str, Any], field: str) -> None:
-    with pytest.raises(MalformedField) as caught:
+def test_error_of_malformed_cluster_queue_names_field(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(MalformedField) as error:
         read_cluster_queue(cluster_queue(**spec))
-    assert field in caught.value.field
-    assert caught.value.remedy
+    assert field in error.value.field
+    assert error.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -97,30 +100,30 @@ def test_a_malformed_cluster_queue_names_the_field(spec: dict[str, Any], field: 
         ({"resourceGroups": "all"}, []),
     ],
 )
-def test_quarantined_cluster_queue_has_its_cohort_and_the_quota_that_can_be_read(
+def test_quarantined_cluster_queue_keeps_cohort_and_readable_quota(
     spec: dict[str, Any], amounts: list[tuple[int, int]]
 ) -> None:
     read = read_quarantined_cluster_queue(cluster_queue(cohortName="org", **spec))
     assert (read.cohort, read.quarantined) == ("org", True)
-    flavors = [flavor for each in read.resource_groups for flavor in each.flavors]
+    flavors = [flavor for resource_group in read.resource_groups for flavor in resource_group.flavors]
     quotas = [quota for flavor in flavors for _, quota in flavor.resources]
-    assert [(each.nominal, each.lending_limit) for each in quotas] == amounts
+    assert [(quota.nominal, quota.lending_limit) for quota in quotas] == amounts
 
 
-POLICIES = "must be one of Never, LowerPriority, LowerOrNewerEqualPriority, Any"
-SEARCHES = "must be one of MayStopSearch, TryNextFlavor"
+PREEMPTION_POLICIES = "must be one of Never, LowerPriority, LowerOrNewerEqualPriority, Any"
+FUNGIBILITY_POLICIES = "must be one of MayStopSearch, TryNextFlavor"
 
 
 @pytest.mark.parametrize(
     ("section", "value", "field", "remedy"),
     [
-        ("preemption", {"reclaimWithinCohort": "Borrowers"}, "reclaimWithinCohort", POLICIES),
-        ("preemption", {"withinClusterQueue": "Borrowers"}, "withinClusterQueue", POLICIES),
+        ("preemption", {"reclaimWithinCohort": "Borrowers"}, "reclaimWithinCohort", PREEMPTION_POLICIES),
+        ("preemption", {"withinClusterQueue": "Borrowers"}, "withinClusterQueue", PREEMPTION_POLICIES),
         (
             "preemption",
             {"borrowWithinCohort": {"policy": "Borrowers"}},
             "borrowWithinCohort.policy",
-            POLICIES,
+            PREEMPTION_POLICIES,
         ),
         (
             "preemption",
@@ -128,8 +131,8 @@ SEARCHES = "must be one of MayStopSearch, TryNextFlavor"
             "borrowWithinCohort.maxPriorityThreshold",
             "must be a whole number",
         ),
-        ("flavorFungibility", {"whenCanBorrow": "Borrow"}, "whenCanBorrow", SEARCHES),
-        ("flavorFungibility", {"whenCanPreempt": "Preempt"}, "whenCanPreempt", SEARCHES),
+        ("flavorFungibility", {"whenCanBorrow": "Borrow"}, "whenCanBorrow", FUNGIBILITY_POLICIES),
+        ("flavorFungibility", {"whenCanPreempt": "Preempt"}, "whenCanPreempt", FUNGIBILITY_POLICIES),
         (
             "flavorFungibility",
             {"preference": "Cheapest"},
@@ -138,15 +141,15 @@ SEARCHES = "must be one of MayStopSearch, TryNextFlavor"
         ),
     ],
 )
-def test_cluster_queue_with_unknown_value_of_an_enum_is_malformed(
+def test_cluster_queue_with_unknown_enum_value_is_malformed(
     section: str, value: dict[str, Any], field: str, remedy: str
 ) -> None:
-    with pytest.raises(MalformedField) as caught:
+    with pytest.raises(MalformedField) as error:
         read_cluster_queue(cluster_queue(**{section: value}))
-    assert (caught.value.field, caught.value.remedy) == (f"spec.{section}.{field}", remedy)
+    assert (error.value.field, error.value.remedy) == (f"spec.{section}.{field}", remedy)
 
 
-def test_cluster_queue_with_policies_is_read_as_enums() -> None:
+def test_policies_of_cluster_queue_are_read_as_enums() -> None:
     read = read_cluster_queue(
         cluster_queue(
             preemption={
@@ -173,7 +176,7 @@ def test_cluster_queue_with_policies_is_read_as_enums() -> None:
     )
 
 
-def test_cluster_queue_without_policies_has_the_defaults_of_the_api() -> None:
+def test_cluster_queue_without_policies_has_defaults_of_api() -> None:
     read = read_cluster_queue(cluster_queue())
     assert read.preemption == ClusterQueuePreemption()
     assert read.flavor_fungibility == FlavorFungibility()
@@ -194,7 +197,7 @@ def test_cluster_queue_without_policies_has_the_defaults_of_the_api() -> None:
         ("namespaceSelector", "matchLabels", "team"),
     ],
 )
-def test_e_name_in_a_cluster_queue_that_is_no_text_is_malformed(
+def test_e_cluster_queue_with_name_that_is_no_text_is_malformed(
     path: tuple[str | int, ...], value: Any
 ) -> None:
     spec = {
@@ -217,7 +220,7 @@ def test_c16_quota_beyond_int64_is_unlimited(text: str) -> None:
     ("weight", "expected"),
     [(None, Fraction(1)), ("0", Fraction(0)), ("500m", Fraction(1, 2)), (2, Fraction(2))],
 )
-def test_weights_are_exact(weight: object, expected: Fraction) -> None:
+def test_fair_sharing_weight_is_read_exactly(weight: object, expected: Fraction) -> None:
     spec: dict[str, Any] = {"clusterQueue": "cq"} | (
         {} if weight is None else {"fairSharing": {"weight": weight}}
     )
@@ -231,16 +234,16 @@ def test_weights_are_exact(weight: object, expected: Fraction) -> None:
     ("mode", "usage_based"),
     [("UsageBasedAdmissionFairSharing", True), ("NoAdmissionFairSharing", False), (None, False)],
 )
-def test_queues_take_turns_where_the_admission_mode_says_so(mode: str | None, usage_based: bool) -> None:
+def test_admission_mode_of_cluster_queue_is_read(mode: str | None, usage_based: bool) -> None:
     scope = {} if mode is None else {"admissionScope": {"admissionMode": mode}}
     assert read_cluster_queue({"metadata": {"name": "q"}, "spec": scope}).usage_based_admission is usage_based
 
 
-def test_what_a_local_queue_consumed_is_read_from_its_status() -> None:
-    told = {"consumedResources": {"memory": "1Gi", "cpu": "1500m"}, "lastUpdate": CREATED}
+def test_past_usage_of_local_queue_is_read_from_status() -> None:
+    past_usage = {"consumedResources": {"memory": "1Gi", "cpu": "1500m"}, "lastUpdate": CREATED}
     obj: dict[str, Any] = {
         "metadata": {"name": "q", "namespace": "team"},
-        "status": {"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": told}},
+        "status": {"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": past_usage}},
     }
     read = read_local_queue(obj).consumed
     assert read is not None
@@ -251,22 +254,22 @@ def test_what_a_local_queue_consumed_is_read_from_its_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("fields", "expected"),
     [
         ({"consumedResources": {"cpu": "-1", "memory": "1"}}, (("cpu", 0), ("memory", 1))),
         ({"consumedResources": {"cpu": "much", "memory": "1"}}, (("memory", 1),)),
         ({"lastUpdate": "2026-01-01T00:00:00+99:00"}, None),
         ({"lastUpdate": None, "consumedResources": {"cpu": "1"}}, None),
     ],
-    ids=["negative", "unreadable", "another-time", "no-time"],
+    ids=["negative", "unreadable", "invalid time", "no time"],
 )
-def test_e_consumption_that_another_program_wrote_keeps_no_local_queue_from_being_read(
-    told: Any, expected: Any
+def test_e_local_queue_with_malformed_past_usage_of_another_program_is_read(
+    fields: Any, expected: Any
 ) -> None:
-    past = {"lastUpdate": CREATED, **told}
+    past_usage = {"lastUpdate": CREATED, **fields}
     obj: dict[str, Any] = {
         "metadata": {"name": "q", "namespace": "team"},
-        "status": {"fairSharing": {"admissionFairSharingStatus": past}},
+        "status": {"fairSharing": {"admissionFairSharingStatus": past_usage}},
     }
     read = read_local_queue(obj).consumed
     assert (None if read is None else read.consumed) == expected

@@ -1,4 +1,4 @@
-"""Workloads that hold quota although they are not readable as a whole."""
+"""Malformed Workloads that hold quota."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import NAMES, condition, workload
 
 
-def test_of_a_workload_that_cannot_be_read_what_it_holds_still_counts() -> None:
+def test_malformed_workload_is_read_with_quota_that_it_holds() -> None:
     assigned = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "2"}, "count": 2}
     obj = workload(
         status={
@@ -23,55 +23,59 @@ def test_of_a_workload_that_cannot_be_read_what_it_holds_still_counts() -> None:
     obj["spec"]["podSets"] = "nonsense"
     with pytest.raises(MalformedField):
         read_workload(obj, NAMES)
-    held = read_quota_holder(obj)
-    assert held.admission is not None
-    assert held.admission.pod_set_assignments[0].resource_usage == (("cpu", 2000),)
-    assert held.admitted
+    holder = read_quota_holder(obj)
+    assert holder.admission is not None
+    assert holder.admission.pod_set_assignments[0].resource_usage == (("cpu", 2000),)
+    assert holder.admitted
 
 
-@pytest.mark.parametrize(("active", "read"), [(False, False), (True, True), (None, True)])
-def test_e_inactive_workload_that_cannot_be_read_is_inactive(active: bool | None, read: bool) -> None:
+@pytest.mark.parametrize(("active", "expected"), [(False, False), (True, True), (None, True)])
+def test_e_malformed_workload_is_inactive_only_if_active_is_false(
+    active: bool | None, expected: bool
+) -> None:
     assigned = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "2"}, "count": 2}
     status = {
         "conditions": [condition("QuotaReserved")],
         "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]},
     }
     obj = workload(status=status, podSets="nonsense", active=active)
-    assert read_quota_holder(obj).active is read
+    assert read_quota_holder(obj).active is expected
 
 
 @pytest.mark.parametrize("memory", ["-1", "1e1.5", None])
-def test_e_amounts_that_can_be_read_count_when_another_program_wrote_one_that_cannot(memory: Any) -> None:
+def test_e_readable_amounts_of_holder_count_beside_malformed_ones(memory: Any) -> None:
     assigned = {
         "name": "main",
         "flavors": {"cpu": "spot", "memory": "spot"},
         "resourceUsage": {"cpu": "4", "memory": memory},
         "count": 2,
     }
-    unread = {"name": "other", "flavors": "nonsense", "resourceUsage": {"cpu": "1"}}
+    malformed = {"name": "other", "flavors": "nonsense", "resourceUsage": {"cpu": "1"}}
     status = {
         "conditions": [condition("QuotaReserved")],
-        "admission": {"clusterQueue": "cq", "podSetAssignments": [unread, assigned, None]},
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [malformed, assigned, None]},
     }
     with pytest.raises(MalformedField):
         read_workload(
             with_value(workload(status=status), ("status", "admission", "podSetAssignments"), [assigned]),
             NAMES,
         )
-    held = read_quota_holder(workload(status=status))
-    assert held.admission is not None
-    assert usage_of(held, held.admission) == ((FlavorResource("spot", "cpu"), 4000),)
+    holder = read_quota_holder(workload(status=status))
+    assert holder.admission is not None
+    assert usage_of(holder, holder.admission) == ((FlavorResource("spot", "cpu"), 4000),)
 
 
-@pytest.mark.parametrize(("stated", "read"), [(1000, 1000), (None, 0), ("high", 0)])
-def test_e_holder_that_cannot_be_read_keeps_its_priority(stated: object, read: int) -> None:
+@pytest.mark.parametrize(("priority", "expected"), [(1000, 1000), (None, 0), ("high", 0)])
+def test_e_malformed_holder_keeps_readable_priority(priority: object, expected: int) -> None:
     status = {
         "conditions": [condition("QuotaReserved")],
         "admission": {"clusterQueue": "cq", "podSetAssignments": []},
     }
-    assert read_quota_holder(workload(status=status, podSets="nonsense", priority=stated)).priority == read
+    assert (
+        read_quota_holder(workload(status=status, podSets="nonsense", priority=priority)).priority == expected
+    )
 
 
-def test_a_workload_that_holds_nothing_has_nothing_to_keep() -> None:
+def test_workload_without_reservation_is_no_quota_holder() -> None:
     with pytest.raises(MalformedField, match="QuotaReserved must be True"):
         read_quota_holder(workload())

@@ -1,4 +1,4 @@
-"""Options of the configuration for the reading of Workloads."""
+"""Options of the configuration that change how Workloads are read."""
 
 from dataclasses import replace
 
@@ -24,15 +24,15 @@ from tests.unit.translate.builders import NAMES
         ),
     ],
 )
-def test_configuration_and_gates_say_how_workloads_are_read(
+def test_read_options_follow_configuration_and_gates(
     file: str, gate: str | None, changed: dict[str, bool]
 ) -> None:
-    by_default = FeatureGates()
-    switched = FeatureGates({parse_gate(gate): not by_default[parse_gate(gate)]}) if gate else by_default
-    usual = configured_read_options(Configuration(), by_default)
+    default_gates = FeatureGates()
+    gates = FeatureGates({parse_gate(gate): not default_gates[parse_gate(gate)]}) if gate else default_gates
+    default_options = configured_read_options(Configuration(), default_gates)
     head = f"apiVersion: {NAMES.config_api_version}\nkind: Configuration\n"
     assert (
-        configured_read_options(load_configuration(head + file), switched)
-        == replace(usual, **changed)
-        != usual
+        configured_read_options(load_configuration(head + file), gates)
+        == replace(default_options, **changed)
+        != default_options
     )

@@ -17,22 +17,24 @@ TEAM = SelectorRequirement("team", SelectorOperator.EXISTS)
 @pytest.mark.parametrize(
     ("given", "requirements"),
     [
-        pytest.param("{}", (EXCLUDED,), id="everything"),
-        pytest.param("{matchExpressions: [{key: team, operator: Exists}]}", (TEAM, EXCLUDED), id="some"),
+        pytest.param("{}", (EXCLUDED,), id="all namespaces"),
+        pytest.param(
+            "{matchExpressions: [{key: team, operator: Exists}]}", (TEAM, EXCLUDED), id="some namespaces"
+        ),
         pytest.param(
             "{matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}",
             (SelectorRequirement(NAMESPACE_NAME, SelectorOperator.EXISTS), EXCLUDED),
-            id="all that have a name",
+            id="requirement on name",
         ),
         pytest.param(
             "{matchExpressions: "
             "[{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, queues]}]}",
             (EXCLUDED,),
-            id="what is excluded anyway",
+            id="equal to the excluded namespaces",
         ),
     ],
 )
-def test_managed_namespaces_never_include_the_system_and_our_own(
+def test_managed_namespaces_exclude_kube_system_and_own_namespace(
     given: str, requirements: tuple[SelectorRequirement, ...]
 ) -> None:
     configuration = load_configuration(f"{HEAD}namespace: queues\nmanagedJobsNamespaceSelector: {given}\n")

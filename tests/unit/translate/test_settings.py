@@ -1,3 +1,5 @@
+"""Settings of the core that follow from the configuration and the feature gates."""
+
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
@@ -100,46 +102,45 @@ def configured(text: str) -> Configuration:
         ("waitForPodsReady: {blockAdmission: true}", {"block_admission": True}),
     ],
 )
-def test_the_file_reaches_the_core(text: str, expected: dict[str, Any]) -> None:
+def test_core_settings_follow_configuration(text: str, expected: dict[str, Any]) -> None:
     assert configured_core_settings(configured(text), FeatureGates()) == Settings(**CONTROLLERS, **expected)
 
 
-def test_nothing_is_blocked_where_readiness_is_not_looked_at() -> None:
+def test_admission_is_not_blocked_if_pods_ready_is_disabled() -> None:
     gates = FeatureGates.from_mapping({"DisableWaitForPodsReady": True})
     assert not configured_core_settings(
         configured("waitForPodsReady: {blockAdmission: true}"), gates
     ).block_admission
 
 
-@pytest.mark.parametrize("name", [one.name for one in fields(Gates)])
-def test_each_gate_of_the_core_is_switched_by_its_own(name: str) -> None:
+@pytest.mark.parametrize("name", [field.name for field in fields(Gates)])
+def test_gate_of_core_is_switched_by_its_feature_gate(name: str) -> None:
     gate, default = CORE_GATES[name], getattr(Gates(), name)
     assert gate in IN_EFFECT
     assert FeatureGates()[gate] is default
     switched = FeatureGates.from_mapping({str(gate): not default})
     assert configured_core_settings(configured(""), switched).gates == Gates(
-        **{one.name: switched[CORE_GATES[one.name]] for one in fields(Gates)}
+        **{field.name: switched[CORE_GATES[field.name]] for field in fields(Gates)}
     )
     assert getattr(configured_core_settings(configured(""), switched).gates, name) is not default
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "is_reported"),
     [
         ("", False),
         ("admissionFairSharing: {}", True),
         ("admissionFairSharing: {usageHalfLifeTime: 0s}", False),
     ],
 )
-def test_default_half_life_is_reported(text: str, told: bool) -> None:
-    texts = unset_default_notices(configured(text))
-    assert [("usageHalfLifeTime is not set" in one, "24h0m0s" in one) for one in texts] == [
-        (True, True)
-    ] * told
+def test_default_half_life_is_reported_if_not_configured(text: str, is_reported: bool) -> None:
+    notices = unset_default_notices(configured(text))
+    assert len(notices) == int(is_reported)
+    assert all("usageHalfLifeTime is not set" in notice and "24h0m0s" in notice for notice in notices)
 
 
 @pytest.mark.parametrize(
-    ("version", "said", "looks"),
+    ("version", "sections", "is_tracked"),
     [
         ("v1beta2", {}, True),
         ("v1beta2", {"featureGates": {"DisableWaitForPodsReady": True}}, False),
@@ -152,12 +153,14 @@ def test_default_half_life_is_reported(text: str, told: bool) -> None:
         ),
     ],
 )
-def test_section_and_gate_decide_whether_ready_pods_count(
-    version: str, said: dict[str, Any], looks: bool
+def test_pods_ready_is_tracked_according_to_section_and_gate(
+    version: str, sections: dict[str, Any], is_tracked: bool
 ) -> None:
     head = {"apiVersion": f"config.{COMPAT_GROUP}/{version}", "kind": "Configuration"}
-    configuration = load_configuration(yaml.safe_dump({**head, **said}))
+    configuration = load_configuration(yaml.safe_dump({**head, **sections}))
     gates = configuration.create_feature_gates()
-    assert (configured_pods_ready(configuration, gates) is not None) is looks
-    # In v1beta1 it blocks admission unless it says otherwise.
-    assert configured_core_settings(configuration, gates).block_admission is (looks and version == "v1beta1")
+    assert (configured_pods_ready(configuration, gates) is not None) is is_tracked
+    # In v1beta1, waitForPodsReady blocks admission by default.
+    assert configured_core_settings(configuration, gates).block_admission is (
+        is_tracked and version == "v1beta1"
+    )

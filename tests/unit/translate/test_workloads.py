@@ -26,7 +26,7 @@ from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, cont
     ],
 )
 @pytest.mark.parametrize("value", ["3", 1.5, True])
-def test_e_number_of_a_workload_that_is_no_whole_number_is_malformed(
+def test_e_workload_with_number_that_is_not_whole_is_malformed(
     path: tuple[str | int, ...], value: object
 ) -> None:
     status: dict[str, Any] = {
@@ -34,9 +34,9 @@ def test_e_number_of_a_workload_that_is_no_whole_number_is_malformed(
         "admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 2}]},
         "reclaimablePods": [{"name": "main", "count": 1}],
     }
-    with pytest.raises(MalformedField) as caught:
+    with pytest.raises(MalformedField) as error:
         read_workload(with_value(workload(status=status), path, value), NAMES)
-    assert str(path[-1]) in caught.value.field
+    assert str(path[-1]) in error.value.field
 
 
 TOLERATION: dict[str, Any] = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
@@ -69,22 +69,22 @@ RESERVED: dict[str, Any] = {
         ("status", "admissionChecks", 0, "name"),
     ],
 )
-def test_e_name_in_a_workload_that_is_no_text_is_malformed(path: tuple[str | int, ...], value: Any) -> None:
+def test_e_workload_with_name_that_is_no_text_is_malformed(path: tuple[str | int, ...], value: Any) -> None:
     pod = {**container(cpu="1"), "tolerations": [TOLERATION]}
     with pytest.raises(MalformedField, match="must be a text"):
         read_workload(with_value(workload(pod=pod, status=RESERVED), path, value), NAMES)
 
 
 @pytest.mark.parametrize("state", ["Waiting", 1, ["Ready"]])
-def test_workload_with_unknown_state_of_an_admission_check_is_malformed(state: Any) -> None:
+def test_workload_with_unknown_admission_check_state_is_malformed(state: Any) -> None:
     checks = [{"name": "first", "state": "Ready"}, {"name": "second", "state": state}]
-    with pytest.raises(MalformedField) as caught:
+    with pytest.raises(MalformedField) as error:
         read_workload(workload(status={"admissionChecks": checks}), NAMES)
-    assert caught.value.field == "status.admissionChecks[1].state"
-    assert caught.value.remedy == "must be one of Pending, Ready, Retry, Rejected"
+    assert error.value.field == "status.admissionChecks[1].state"
+    assert error.value.remedy == "must be one of Pending, Ready, Retry, Rejected"
 
 
-def test_the_phase_of_a_workload_is_read_from_its_status() -> None:
+def test_workload_is_read_with_all_of_its_status() -> None:
     status = {
         "conditions": [
             condition("QuotaReserved"),
@@ -114,7 +114,7 @@ def test_the_phase_of_a_workload_is_read_from_its_status() -> None:
     assert format_admission(read.admission) == status["admission"]
 
 
-def test_admission_gates_are_read_from_the_annotation() -> None:
+def test_admission_gates_are_read_from_annotation_if_allowed() -> None:
     obj = workload()
     obj["metadata"]["annotations"] = {NAMES.admission_gated_by: "example.org/budget, example.org/data,"}
     assert read_workload(obj, NAMES).admission_gates == ("example.org/budget", "example.org/data")
@@ -128,17 +128,17 @@ def test_admission_gates_are_read_from_the_annotation() -> None:
         ("Workload requires preemption, but it's gated", 0),
     ],
 )
-def test_reported_gates_hold_until_their_removal_is_reported(message: str, gates: int) -> None:
-    told = {**condition("QuotaReserved"), "status": "False", "reason": "AdmissionGated", "message": message}
-    assert len(read_workload(workload(status={"conditions": [told]}), NAMES).admission_gates) == gates
+def test_admission_gates_of_reported_message_are_kept_without_annotation(message: str, gates: int) -> None:
+    gated = {**condition("QuotaReserved"), "status": "False", "reason": "AdmissionGated", "message": message}
+    assert len(read_workload(workload(status={"conditions": [gated]}), NAMES).admission_gates) == gates
 
 
-def test_a_reservation_without_admission_is_malformed() -> None:
+def test_workload_with_reservation_without_admission_is_malformed() -> None:
     with pytest.raises(MalformedField, match="must be set while the QuotaReserved condition is true"):
         read_workload(workload(status={"conditions": [condition("QuotaReserved")]}), NAMES)
 
 
-def test_reading_changes_nothing() -> None:
+def test_read_workload_does_not_change_object() -> None:
     obj = workload(pod=container(limits={"cpu": "2"}))
     before = copy.deepcopy(obj)
     read_workload(obj, NAMES)
@@ -149,7 +149,7 @@ LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "resour
 
 
 @pytest.mark.parametrize("conditions", [[], [{"type": "QuotaReserved", "status": "False"}]])
-def test_a2_admission_without_true_condition_holds_nothing(conditions: list[Any]) -> None:
+def test_a2_workload_with_admission_without_true_condition_holds_no_quota(conditions: list[Any]) -> None:
     admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}
     obj = workload(status={"conditions": [*conditions, admitted], "admission": LEFTOVER})
     read = read_workload(obj, NAMES)
@@ -158,7 +158,7 @@ def test_a2_admission_without_true_condition_holds_nothing(conditions: list[Any]
         read_quota_holder(obj)
 
 
-def test_a2_true_condition_without_admission_is_malformed_and_holds_nothing() -> None:
+def test_a2_workload_with_true_condition_without_admission_holds_no_quota() -> None:
     reserved = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}
     obj = workload(status={"conditions": [reserved]})
     for read in (lambda: read_workload(obj, NAMES), lambda: read_quota_holder(obj)):
@@ -171,13 +171,13 @@ def test_a2_true_condition_without_admission_is_malformed_and_holds_nothing() ->
     [
         ("team/first", True, ObjectKey("team", "first")),
         ("team/first", False, None),
-        ("elsewhere/first", True, None),
+        ("other/first", True, None),
         ("first", True, None),
         ("", True, None),
         (None, True, None),
     ],
 )
-def test_slice_replaces_the_workload_in_its_annotation(
+def test_slice_replaces_workload_named_in_annotation(
     annotation: str | None, gate: bool, expected: ObjectKey | None
 ) -> None:
     obj = workload()
@@ -186,7 +186,7 @@ def test_slice_replaces_the_workload_in_its_annotation(
     assert read_workload(obj, NAMES, ReadOptions(allows_replacement=gate)).replaces == expected
 
 
-def test_what_is_reserved_is_so_since_the_condition_says() -> None:
+def test_reserved_at_is_transition_time_of_quota_reserved() -> None:
     state = [condition("QuotaReserved", at=LATER), condition("PodsReady")]
     admission = {"clusterQueue": "cq", "podSetAssignments": []}
     read = read_workload(workload(status={"conditions": state, "admission": admission}), NAMES)

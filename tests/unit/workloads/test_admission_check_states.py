@@ -1,4 +1,4 @@
-"""How a statement about a check changes the list of checks."""
+"""Reports of admission checks change the list of check states."""
 
 from typing import Any
 
@@ -18,31 +18,31 @@ def check(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("before", "stated", "after"),
+    ("before", "report", "after"),
     [
         pytest.param(
             [check()],
             AdmissionCheckReport("c", AdmissionCheckState.READY, "m"),
             [check(state="Ready", message="m", lastTransitionTime=format_time(NOW))],
-            id="a-new-state-has-a-new-time",
+            id="new state has current time",
         ),
         pytest.param(
             [check()],
             AdmissionCheckReport("c", AdmissionCheckState.READY, since=EARLIER),
             [check(state="Ready", lastTransitionTime=EARLIER)],
-            id="the-time-given-counts",
+            id="new state has given time",
         ),
         pytest.param(
             [check(message="old")],
             AdmissionCheckReport("c", AdmissionCheckState.PENDING, "new", since=EARLIER),
             [check(message="new")],
-            id="the-same-state-keeps-its-time",
+            id="unchanged state keeps its time",
         ),
         pytest.param(
             [check(retryCount=2, requeueAfterSeconds=9, podSetUpdates=[{"name": "main"}])],
             AdmissionCheckReport("c", AdmissionCheckState.PENDING),
             [check(retryCount=2)],
-            id="what-is-not-stated-goes-but-for-the-retries",
+            id="fields without value are removed except retry count",
         ),
         pytest.param(
             [check(retryCount=2)],
@@ -58,24 +58,26 @@ def check(**fields: Any) -> dict[str, Any]:
                     podSetUpdates=[{"name": "main"}],
                 )
             ],
-            id="what-is-stated-is-written",
+            id="all fields of report are written",
         ),
         pytest.param(
             [check(name="a")],
             AdmissionCheckReport("c", AdmissionCheckState.PENDING),
             [check(name="a"), check(lastTransitionTime=format_time(NOW))],
-            id="a-new-name-is-appended",
+            id="new check is appended",
         ),
     ],
 )
-def test_a_statement_changes_one_check(before: Any, stated: AdmissionCheckReport, after: Any) -> None:
-    untouched = [dict(one) for one in before]
-    assert update_check(before, stated, NOW) == after
+def test_report_changes_only_the_state_of_its_check(
+    before: Any, report: AdmissionCheckReport, after: Any
+) -> None:
+    untouched = [dict(item) for item in before]
+    assert update_check(before, report, NOW) == after
     assert before == untouched
 
 
-def test_a_message_is_cut_to_what_the_api_takes() -> None:
-    [stated] = update_check(
+def test_long_check_message_is_cut_to_maximum_of_api() -> None:
+    [report] = update_check(
         [], AdmissionCheckReport("c", AdmissionCheckState.PENDING, "x" * (MAX_MESSAGE + 1)), NOW
     )
-    assert len(stated["message"]) == MAX_MESSAGE
+    assert len(report["message"]) == MAX_MESSAGE

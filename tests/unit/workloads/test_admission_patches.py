@@ -1,4 +1,4 @@
-"""What is written on a Workload when it gets quota, and when it does not."""
+"""Patches of a Workload's status for a reservation and for a refusal."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def states(patch: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def test_a_reservation_without_checks_admits_in_the_same_guarded_patch() -> None:
+def test_reservation_without_checks_admits_in_the_same_patch() -> None:
     patch = reservation_patch(workload(), ADMISSION, admit=True, now=NOW)
     assert patch["metadata"] == {"resourceVersion": "7"}
     assert states(patch) == {
@@ -66,15 +66,18 @@ def test_a_reservation_without_checks_admits_in_the_same_guarded_patch() -> None
     assert {item["observedGeneration"] for item in patch["status"]["conditions"]} == {2}
 
 
-def test_pod_fields_of_other_writers_are_kept() -> None:
+def test_reservation_keeps_true_pods_ready_condition() -> None:
     ready = condition("PodsReady", "True", "Started")
     patch = reservation_patch(workload(ready), ADMISSION, admit=True, now=NOW)
     assert states(patch)["PodsReady"] == ("True", "Started", "m")
-    untracked = reservation_patch(workload(), ADMISSION, admit=True, now=NOW, tracks_pods_ready=False)
-    assert "PodsReady" not in states(untracked)
 
 
-def test_a_reservation_with_checks_outstanding_does_not_admit() -> None:
+def test_reservation_without_tracking_has_no_pods_ready_condition() -> None:
+    patch = reservation_patch(workload(), ADMISSION, admit=True, now=NOW, tracks_pods_ready=False)
+    assert "PodsReady" not in states(patch)
+
+
+def test_reservation_with_unready_checks_does_not_admit() -> None:
     patch = reservation_patch(workload(), ADMISSION, admit=False, now=NOW)
     assert states(patch)["Admitted"] == (
         "False",
@@ -83,7 +86,7 @@ def test_a_reservation_with_checks_outstanding_does_not_admit() -> None:
     )
 
 
-def test_a_reservation_answers_a_former_eviction_and_preemption() -> None:
+def test_reservation_sets_former_eviction_and_preemption_to_false() -> None:
     evicted = condition("Evicted", "True", "Preempted", "Preempted to make room")
     preempted = condition("Preempted", "True", "InClusterQueue", "higher priority")
     patch = reservation_patch(workload(evicted, preempted), ADMISSION, admit=True, now=NOW)
@@ -91,20 +94,20 @@ def test_a_reservation_answers_a_former_eviction_and_preemption() -> None:
     assert states(patch)["Preempted"] == ("False", "QuotaReserved", "Previously: higher priority")
 
 
-def test_what_was_asked_for_is_cleared_on_admission_only() -> None:
-    asked = [{"name": "main", "resources": {"cpu": "1"}}]
-    admitted = reservation_patch(workload(resourceRequests=asked), ADMISSION, admit=True, now=NOW)
-    reserved = reservation_patch(workload(resourceRequests=asked), ADMISSION, admit=False, now=NOW)
+def test_resource_requests_are_removed_only_on_admission() -> None:
+    requests = [{"name": "main", "resources": {"cpu": "1"}}]
+    admitted = reservation_patch(workload(resourceRequests=requests), ADMISSION, admit=True, now=NOW)
+    reserved = reservation_patch(workload(resourceRequests=requests), ADMISSION, admit=False, now=NOW)
     assert admitted["status"]["resourceRequests"] is None
     assert "resourceRequests" not in reserved["status"]
 
 
-def test_conditions_of_others_survive() -> None:
-    patch = reservation_patch(workload(condition("example.org/Mine", "True")), ADMISSION, admit=True, now=NOW)
-    assert states(patch)["example.org/Mine"] == ("True", "R", "m")
+def test_reservation_keeps_conditions_of_other_programs() -> None:
+    patch = reservation_patch(workload(condition("example.org/Own", "True")), ADMISSION, admit=True, now=NOW)
+    assert states(patch)["example.org/Own"] == ("True", "R", "m")
 
 
-def test_a_refusal_states_reason_message_and_requests() -> None:
+def test_refusal_has_reason_message_and_requests() -> None:
     patch = pending_patch(
         workload(),
         reason="WaitingForQuota",
@@ -121,7 +124,7 @@ def test_a_refusal_states_reason_message_and_requests() -> None:
     assert patch["status"]["resourceRequests"] == [{"name": "main", "resources": {"cpu": "2"}}]
 
 
-def test_refusal_in_the_status_is_not_written_again() -> None:
+def test_refusal_that_status_contains_is_not_written_again() -> None:
     requests = (("main", (("cpu", 2000),)),)
     first = pending_patch(workload(), reason="A", message="b", resource_requests=requests, now=NOW)
     assert first is not None
@@ -134,20 +137,20 @@ def test_refusal_in_the_status_is_not_written_again() -> None:
     assert changed["status"]["conditions"][0]["lastTransitionTime"] == "2026-03-01T10:00:00Z"
 
 
-def test_a2_refusal_removes_leftover_admission_even_if_it_is_stated_already() -> None:
+def test_a2_refusal_removes_leftover_admission_even_if_status_contains_it() -> None:
     first = pending_patch(workload(), reason="A", message="b", resource_requests=(), now=NOW)
     assert first is not None
     assert "admission" not in first["status"]
     stored = workload(
         *first["status"]["conditions"], admission={"clusterQueue": "q", "podSetAssignments": []}
     )
-    again = pending_patch(stored, reason="A", message="b", resource_requests=(), now=NOW)
-    assert again is not None
-    assert again["status"]["admission"] is None
-    assert again["status"]["conditions"] == first["status"]["conditions"]
+    second = pending_patch(stored, reason="A", message="b", resource_requests=(), now=NOW)
+    assert second is not None
+    assert second["status"]["admission"] is None
+    assert second["status"]["conditions"] == first["status"]["conditions"]
 
 
-def test_a4_refusal_of_a_cycle_replaces_the_message_of_an_eviction() -> None:
+def test_a4_refusal_of_cycle_replaces_message_of_eviction() -> None:
     stored = workload(
         condition("Evicted", "True", "Preempted", "for another"),
         condition("QuotaReserved", "False", "PendingEvaluation", "for another"),
@@ -158,13 +161,13 @@ def test_a4_refusal_of_a_cycle_replaces_the_message_of_an_eviction() -> None:
     assert states(patch)["Evicted"] == ("True", "Preempted", "for another")
 
 
-def test_a2_new_reservation_overwrites_leftover_admission() -> None:
+def test_a2_reservation_overwrites_leftover_admission() -> None:
     stored = workload(condition("QuotaReserved", "False"), admission={"clusterQueue": "old"})
     patch = reservation_patch(stored, ADMISSION, admit=True, now=NOW)
     assert patch["status"]["admission"]["clusterQueue"] == "research"
 
 
-def test_the_wait_counts_from_creation_or_from_the_last_requeue() -> None:
+def test_queued_since_is_creation_or_last_requeue() -> None:
     assert NOW - queued_since(workload()) == 60 * SECOND
     assert NOW - queued_since(workload(condition("Requeued", "True"))) == 30 * SECOND
     assert NOW - queued_since(workload(condition("Requeued", "False"))) == 60 * SECOND

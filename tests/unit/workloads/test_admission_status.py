@@ -1,4 +1,4 @@
-"""The part of a Workload's status that belongs to its admission, as a server-side apply."""
+"""The admission status of a Workload is written by server-side apply, or by merge patch to remove fields."""
 
 from typing import Any, cast
 
@@ -34,9 +34,9 @@ def patch(**status: Any) -> dict[str, Any]:
     return {"metadata": {"resourceVersion": "7"}, "status": status}
 
 
-def test_a2_configuration_is_of_the_version_that_the_patch_was_made_from() -> None:
-    found = apply_configuration(WORKLOADS, workload(), patch(conditions=[], admission=ADMISSION))
-    assert found == {
+def test_a2_configuration_has_version_that_patch_was_made_from() -> None:
+    configuration = apply_configuration(WORKLOADS, workload(), patch(conditions=[], admission=ADMISSION))
+    assert configuration == {
         "apiVersion": f"{NAMES.group}/v1beta2",
         "kind": "Workload",
         "metadata": {"name": "w", "namespace": "team", "resourceVersion": "7"},
@@ -44,7 +44,7 @@ def test_a2_configuration_is_of_the_version_that_the_patch_was_made_from() -> No
     }
 
 
-def test_a2_configuration_contains_admission_status_that_stays() -> None:
+def test_a2_configuration_contains_unchanged_admission_status() -> None:
     before = {
         "admissionChecks": CHECKS,
         "requeueState": {"count": 2},
@@ -60,20 +60,20 @@ def test_a2_configuration_contains_admission_status_that_stays() -> None:
     assert status == {"conditions": reserved, "admission": ADMISSION, **before}
 
 
-def test_a2_configuration_leaves_out_what_other_managers_own() -> None:
-    written = [condition(kind) for kind in ("QuotaReserved", "Finished", "example.com/Mine")]
+def test_a2_configuration_leaves_out_fields_of_other_managers() -> None:
+    written = [condition(kind) for kind in ("QuotaReserved", "Finished", "example.com/Own")]
     before = {"reclaimablePods": [{"name": "main", "count": 1}], "unknown": 1}
     status = apply_configuration(WORKLOADS, workload(**before), patch(conditions=written))["status"]
     assert status == {"conditions": written[:1]}
 
 
-def test_a2_configuration_contains_every_condition_that_the_manager_may_have_applied() -> None:
+def test_a2_configuration_contains_all_admission_conditions() -> None:
     stored = [condition(str(kind), "True") for kind in sorted(ADMISSION_CONDITIONS)]
     status = apply_configuration(WORKLOADS, workload(conditions=stored), patch(admission=ADMISSION))["status"]
     assert status["conditions"] == stored
 
 
-def test_a2_configuration_leaves_out_what_the_patch_removes() -> None:
+def test_a2_configuration_leaves_out_fields_that_patch_removes() -> None:
     requests = [{"name": "main", "resources": {"cpu": "1"}}]
     status = apply_configuration(
         WORKLOADS, workload(resourceRequests=requests), patch(resourceRequests=None)
@@ -81,7 +81,7 @@ def test_a2_configuration_leaves_out_what_the_patch_removes() -> None:
     assert "resourceRequests" not in status
 
 
-def test_a2_configuration_merges_fields_that_the_patch_changes_in_part() -> None:
+def test_a2_configuration_merges_partly_changed_fields() -> None:
     before = {"requeueState": {"count": 2, "requeueAt": "2026-03-01T10:00:00Z"}}
     status = apply_configuration(WORKLOADS, workload(**before), patch(requeueState={"requeueAt": None}))[
         "status"
@@ -95,14 +95,14 @@ EVICTED, FINISHED = condition("Evicted", "True"), condition("Finished", "True")
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param({"conditions": [FINISHED, EVICTED]}, True, id="a condition of the admission"),
-        pytest.param({"conditions": [FINISHED], "requeueState": None}, True, id="a field of the admission"),
-        pytest.param({"conditions": [EVICTED]}, False, id="another condition is removed"),
-        pytest.param({"conditions": [{**FINISHED, "reason": "Other"}]}, False, id="another condition"),
-        pytest.param({"reclaimablePods": []}, False, id="another field"),
+        pytest.param({"conditions": [FINISHED, EVICTED]}, True, id="condition of admission"),
+        pytest.param({"conditions": [FINISHED], "requeueState": None}, True, id="field of admission"),
+        pytest.param({"conditions": [EVICTED]}, False, id="other condition removed"),
+        pytest.param({"conditions": [{**FINISHED, "reason": "Other"}]}, False, id="other condition changed"),
+        pytest.param({"reclaimablePods": []}, False, id="other field"),
     ],
 )
-def test_a2_change_belongs_to_the_admission_if_it_changes_nothing_else(
+def test_a2_change_is_admission_status_if_nothing_else_changes(
     change: dict[str, Any], expected: bool
 ) -> None:
     stored = workload(conditions=[FINISHED], requeueState={"count": 1})
@@ -110,7 +110,7 @@ def test_a2_change_belongs_to_the_admission_if_it_changes_nothing_else(
 
 
 class Server:
-    """Answers an apply with a status or a refusal, and keeps how each write was sent."""
+    """Answers an apply with a status or a refusal, and keeps the verb and version of each write."""
 
     def __init__(self, *, applied: dict[str, Any] | None = None, refusal: ApiError | None = None) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -127,14 +127,14 @@ class Server:
             raise self._refusal
         return answer if self._applied is None else {**answer, "status": self._applied}
 
-    def _answer(self, way: str, body: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, verb: str, body: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
         assert options["field_manager"] == "admitq-admission"
         assert options["subresource"] == "status"
-        self.calls.append((way, body["metadata"]["resourceVersion"]))
+        self.calls.append((verb, body["metadata"]["resourceVersion"]))
         return {"metadata": {"resourceVersion": "8"}, "status": body["status"]}
 
 
-async def written_to(
+async def write(
     server: Server, stored: dict[str, Any], change: dict[str, Any], *, merge_patches: bool = False
 ) -> dict[str, Any]:
     return await write_admission_status(
@@ -147,9 +147,9 @@ async def written_to(
     )
 
 
-STATED: dict[str, Any] = {"conditions": [condition("QuotaReserved", "True")], "admission": ADMISSION}
+RESERVED_STATUS: dict[str, Any] = {"conditions": [condition("QuotaReserved", "True")], "admission": ADMISSION}
 RELEASE = patch(conditions=[condition("QuotaReserved")], admission=None)
-PART_IS_LEFT = ApiError(422, "Invalid", "status.conditions[0].lastTransitionTime: Required value")
+MISSING_FIELD = ApiError(422, "Invalid", "status.conditions[0].lastTransitionTime: Required value")
 
 
 @pytest.mark.parametrize(
@@ -158,23 +158,23 @@ PART_IS_LEFT = ApiError(422, "Invalid", "status.conditions[0].lastTransitionTime
         pytest.param(Server(), False, [("apply", "7")], id="applied"),
         pytest.param(Server(), True, [("merge", "7")], id="gate WorkloadRequestUseMergePatch"),
         pytest.param(
-            Server(applied=STATED),
+            Server(applied=RESERVED_STATUS),
             False,
             [("apply", "7"), ("merge", "8")],
-            id="another manager owns what has to go",
+            id="other manager owns removed fields",
         ),
         pytest.param(
-            Server(refusal=PART_IS_LEFT),
+            Server(refusal=MISSING_FIELD),
             False,
             [("apply", "7"), ("merge", "7")],
-            id="another manager owns a part of what has to go",
+            id="other manager owns part of removed fields",
         ),
     ],
 )
-async def test_a2_write_is_applied_and_merged_where_other_managers_own_what_it_removes(
+async def test_a2_write_is_merged_after_apply_if_other_managers_own_removed_fields(
     server: Server, merge_patches: bool, sent: list[tuple[str, str]]
 ) -> None:
-    written = await written_to(server, workload(**STATED), RELEASE, merge_patches=merge_patches)
+    written = await write(server, workload(**RESERVED_STATUS), RELEASE, merge_patches=merge_patches)
     assert server.calls == sent
     assert written["status"]["conditions"] == [condition("QuotaReserved")]
     assert written["status"].get("admission") is None
@@ -183,49 +183,49 @@ async def test_a2_write_is_applied_and_merged_where_other_managers_own_what_it_r
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"conditions": [EVICTED], "requeueState": None}, id="a field"),
-        pytest.param({"conditions": [EVICTED], "requeueState": {"requeueAt": None}}, id="a part of a field"),
-        pytest.param({"conditions": []}, id="a condition"),
+        pytest.param({"conditions": [EVICTED], "requeueState": None}, id="field"),
+        pytest.param({"conditions": [EVICTED], "requeueState": {"requeueAt": None}}, id="part of field"),
+        pytest.param({"conditions": []}, id="condition"),
     ],
 )
-async def test_a2_conditions_and_fields_are_removed_in_one_write(change: dict[str, Any]) -> None:
+async def test_a2_conditions_and_fields_are_removed_in_one_merge_patch(change: dict[str, Any]) -> None:
     server = Server()
     stored = workload(conditions=[EVICTED], requeueState={"count": 1, "requeueAt": "x"})
-    await written_to(server, stored, patch(**change))
+    await write(server, stored, patch(**change))
     assert server.calls == [("merge", "7")]
 
 
-async def test_a2_parts_of_a_former_admission_are_removed_in_the_write_that_states_another() -> None:
+async def test_a2_parts_of_former_admission_are_removed_with_new_admission() -> None:
     server = Server()
     wider = {"cpu": "f", "memory": "f"}
     leftover = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 1, "flavors": wider}]}
     stored = workload(conditions=[condition("QuotaReserved")], admission=leftover)
-    written = await written_to(server, stored, patch(**STATED))
+    written = await write(server, stored, patch(**RESERVED_STATUS))
     assert server.calls == [("merge", "7")]
     assert written["status"]["admission"] == ADMISSION
 
 
-async def test_a2_count_of_evictions_that_grows_is_applied() -> None:
+async def test_a2_increased_eviction_count_is_applied() -> None:
     server = Server()
-    once, twice = ({"evictions": [{"reason": "Preempted", "count": count}]} for count in (1, 2))
-    await written_to(server, workload(schedulingStats=once), patch(schedulingStats=twice))
+    first, second = ({"evictions": [{"reason": "Preempted", "count": count}]} for count in (1, 2))
+    await write(server, workload(schedulingStats=first), patch(schedulingStats=second))
     assert server.calls == [("apply", "7")]
 
 
-async def test_a2_condition_of_another_program_under_the_same_manager_is_restored() -> None:
-    theirs = condition("example.com/Theirs", "True")
-    server = Server(applied=STATED)
-    written = await written_to(
+async def test_a2_condition_of_other_program_with_same_manager_is_restored() -> None:
+    other_condition = condition("example.com/Other", "True")
+    server = Server(applied=RESERVED_STATUS)
+    written = await write(
         server,
-        workload(conditions=[theirs]),
-        patch(conditions=[theirs, *STATED["conditions"]], admission=ADMISSION),
+        workload(conditions=[other_condition]),
+        patch(conditions=[other_condition, *RESERVED_STATUS["conditions"]], admission=ADMISSION),
     )
     assert server.calls == [("apply", "7"), ("merge", "8")]
-    assert written["status"] == {"conditions": [theirs, *STATED["conditions"]]}
+    assert written["status"] == {"conditions": [other_condition, *RESERVED_STATUS["conditions"]]}
 
 
-async def test_a2_apply_that_is_refused_for_another_reason_is_not_merged() -> None:
+async def test_a2_apply_refused_with_conflict_is_not_merged() -> None:
     server = Server(refusal=ApiError(409, "Conflict", "the object has been modified"))
     with pytest.raises(ApiError):
-        await written_to(server, workload(**STATED), RELEASE)
+        await write(server, workload(**RESERVED_STATUS), RELEASE)
     assert server.calls == [("apply", "7")]

@@ -1,4 +1,4 @@
-"""The podsets of Workloads, as they follow from jobs."""
+"""The podsets of Workloads of jobs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +33,7 @@ TRAINED = {"metadata": {"namespace": "ns"}, "spec": {"runtimeRef": {"name": "r"}
 ROLES = {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}
 GROUP = {"size": 2, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE}
 
-NUMBERED: list[Any] = [
+INDEX_LABELS: list[Any] = [
     (JOB, {"spec": {"template": TEMPLATE}}, {"main": COMPLETION}),
     (JOBSET, {"spec": {"replicatedJobs": [REPLICATED]}}, {"w": {**IN_JOBSET, "subGroupCount": 3}}),
     (
@@ -57,7 +57,7 @@ class Source:
     lookups: Lookups
 
 
-def requests(kind: Integration, obj: Any, *, gate: bool = True) -> dict[str, Any]:
+def topology_requests(kind: Integration, obj: Any, *, gate: bool = True) -> dict[str, Any]:
     gates = FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: gate})
     lookups = Lookups(
         flavor=lambda _: None,
@@ -68,15 +68,17 @@ def requests(kind: Integration, obj: Any, *, gate: bool = True) -> dict[str, Any
     )
     conventions = settings_of(Configuration(), gates, (kind,)).conventions
     source = Source(kind, names_for(), obj, conventions, lookups)
-    return {one["name"]: one.get("topologyRequest") for one in workload_pod_sets(source)}
+    return {pod_set["name"]: pod_set.get("topologyRequest") for pod_set in workload_pod_sets(source)}
 
 
-@pytest.mark.parametrize(("kind", "obj", "expected"), NUMBERED, ids=[one[0].kind for one in NUMBERED])
-def test_d22_podsets_carry_index_labels_where_no_topology_is_requested(
+@pytest.mark.parametrize(
+    ("kind", "obj", "expected"), INDEX_LABELS, ids=[case[0].kind for case in INDEX_LABELS]
+)
+def test_d22_podsets_have_index_labels_without_topology_request(
     kind: Integration, obj: Any, expected: Any
 ) -> None:
-    assert requests(kind, obj) == expected
+    assert topology_requests(kind, obj) == expected
 
 
-def test_d22_podsets_carry_no_index_labels_without_topology_aware_scheduling() -> None:
-    assert requests(JOB, {"spec": {"template": TEMPLATE}}, gate=False) == {"main": None}
+def test_d22_podsets_have_no_index_labels_without_topology_aware_scheduling() -> None:
+    assert topology_requests(JOB, {"spec": {"template": TEMPLATE}}, gate=False) == {"main": None}

@@ -1,4 +1,4 @@
-"""What pods are charged, compared between pods that name one podset."""
+"""Charges of pods: requests and resource claims, compared between pods of one podset."""
 
 from typing import Any
 
@@ -7,73 +7,72 @@ import pytest
 from admitq.workloads.pod_charges import NO_CHARGE, find_role_mismatch, granted_charges, pod_charge
 
 
-def a_spec(cpu: Any = 1, **fields: Any) -> dict[str, Any]:
+def pod_spec(cpu: Any = 1, **fields: Any) -> dict[str, Any]:
     return {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **fields}
 
 
-def a_pod(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+def pod(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def a_container(**resources: Any) -> dict[str, Any]:
+def container(**resources: Any) -> dict[str, Any]:
     return {"name": "i", "resources": {"requests": resources}}
 
 
 @pytest.mark.parametrize(
     ("spec", "more"),
     [
-        (a_spec(), []),
-        (a_spec("1000m"), []),
-        (a_spec("500m"), []),
-        (a_spec(2), ["cpu"]),
-        (a_spec(1, containers=[a_container(cpu="500m"), a_container(cpu="500m")]), []),
-        (a_spec(1, containers=[a_container(cpu=1), a_container(cpu="1m")]), ["cpu"]),
-        (a_spec(1, containers=[a_container(cpu=1, memory="1Gi")]), ["memory"]),
-        (a_spec(1, containers=[{"name": "c", "resources": {"limits": {"cpu": 3}}}]), ["cpu"]),
-        (a_spec(1, initContainers=[a_container(cpu=1)]), []),
-        (a_spec(1, initContainers=[a_container(cpu=5)]), ["cpu"]),
-        (a_spec(1, initContainers=[{**a_container(cpu="1m"), "restartPolicy": "Always"}]), ["cpu"]),
-        (a_spec(1, overhead={"cpu": "1m"}), ["cpu"]),
-        (a_spec(1, resources={"requests": {"cpu": 2}}), ["cpu"]),
-        (a_spec(1, resources={"requests": {"hugepages-2Mi": "2Mi"}}), ["hugepages-2Mi"]),
+        (pod_spec(), []),
+        (pod_spec("1000m"), []),
+        (pod_spec("500m"), []),
+        (pod_spec(2), ["cpu"]),
+        (pod_spec(1, containers=[container(cpu="500m"), container(cpu="500m")]), []),
+        (pod_spec(1, containers=[container(cpu=1), container(cpu="1m")]), ["cpu"]),
+        (pod_spec(1, containers=[container(cpu=1, memory="1Gi")]), ["memory"]),
+        (pod_spec(1, containers=[{"name": "c", "resources": {"limits": {"cpu": 3}}}]), ["cpu"]),
+        (pod_spec(1, initContainers=[container(cpu=1)]), []),
+        (pod_spec(1, initContainers=[container(cpu=5)]), ["cpu"]),
+        (pod_spec(1, initContainers=[{**container(cpu="1m"), "restartPolicy": "Always"}]), ["cpu"]),
+        (pod_spec(1, overhead={"cpu": "1m"}), ["cpu"]),
+        (pod_spec(1, resources={"requests": {"cpu": 2}}), ["cpu"]),
+        (pod_spec(1, resources={"requests": {"hugepages-2Mi": "2Mi"}}), ["hugepages-2Mi"]),
         (
-            a_spec(1, resourceClaims=[{"name": "a", "resourceClaimTemplateName": "gpu"}]),
+            pod_spec(1, resourceClaims=[{"name": "a", "resourceClaimTemplateName": "gpu"}]),
             ["resource claim template gpu"],
         ),
-        (a_spec(1, resourceClaims=[{"name": "a", "resourceClaimName": "gpu"}]), ["resource claim gpu"]),
+        (pod_spec(1, resourceClaims=[{"name": "a", "resourceClaimName": "gpu"}]), ["resource claim gpu"]),
     ],
 )
-def test_pod_asks_beyond_another_where_any_part_that_counts_is_more(
+def test_pod_charge_exceeds_other_charge_by_each_larger_resource(
     spec: dict[str, Any], more: list[str]
 ) -> None:
-    assert pod_charge(spec).resources_above(pod_charge(a_spec())) == more
+    assert pod_charge(spec).resources_above(pod_charge(pod_spec())) == more
 
 
-def test_claims_are_counted_and_not_only_named() -> None:
-    one = {"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "gpu"}]}
-    two = {"resourceClaims": [*one["resourceClaims"], {"name": "b", "resourceClaimTemplateName": "gpu"}]}
-    assert pod_charge(a_spec(**two)).resources_above(pod_charge(a_spec(**one))) == [
-        "resource claim template gpu"
-    ]
-    assert pod_charge(a_spec(**one)).resources_above(pod_charge(a_spec(**two))) == []
+def test_pod_charge_counts_resource_claims_of_equal_template() -> None:
+    claim, other = ({"name": name, "resourceClaimTemplateName": "gpu"} for name in "ab")
+    one_claim = pod_charge(pod_spec(resourceClaims=[claim]))
+    two_claims = pod_charge(pod_spec(resourceClaims=[claim, other]))
+    assert two_claims.resources_above(one_claim) == ["resource claim template gpu"]
+    assert one_claim.resources_above(two_claims) == []
 
 
-def test_pods_of_one_role_that_ask_for_more_than_the_first_are_a_mismatch() -> None:
-    small, big = a_pod("g-0", a_spec(1)), a_pod("g-1", a_spec(30))
-    assert find_role_mismatch({"r": [small, big]}) == (
+def test_pod_that_requests_more_than_first_pod_of_role_is_a_mismatch() -> None:
+    small, large = pod("g-0", pod_spec(1)), pod("g-1", pod_spec(30))
+    assert find_role_mismatch({"r": [small, large]}) == (
         "pods 'g-0' and 'g-1' name the same role 'r', and 'g-1' asks for more cpu: give them different roles"
     )
-    assert find_role_mismatch({"r": [small], "s": [big]}) is None
-    assert find_role_mismatch({"r": [big, small]}) is None
+    assert find_role_mismatch({"r": [small], "s": [large]}) is None
+    assert find_role_mismatch({"r": [large, small]}) is None
     assert find_role_mismatch({}) is None
 
 
-def test_grant_is_the_larger_of_template_and_charge_for_each_pod() -> None:
+def test_granted_charge_is_maximum_of_template_and_admission_per_pod() -> None:
     workload = {
         "spec": {
             "podSets": [
-                {"name": "a", "count": 2, "template": {"spec": a_spec(1)}},
-                {"name": "b", "count": 2, "template": {"spec": a_spec(1)}},
+                {"name": "a", "count": 2, "template": {"spec": pod_spec(1)}},
+                {"name": "b", "count": 2, "template": {"spec": pod_spec(1)}},
             ]
         },
         "status": {
@@ -86,17 +85,17 @@ def test_grant_is_the_larger_of_template_and_charge_for_each_pod() -> None:
             }
         },
     }
-    found = granted_charges(workload)
-    assert set(found) == {"a", "b"}
-    assert {name: str(amount) for name, amount in found["a"].requests.items()} == {
+    charges = granted_charges(workload)
+    assert set(charges) == {"a", "b"}
+    assert {name: str(amount) for name, amount in charges["a"].requests.items()} == {
         "cpu": "3/2",
         "memory": str(2 * 2**30),
         "odd": "0",
     }
-    assert {name: str(amount) for name, amount in found["b"].requests.items()} == {"cpu": "1"}
+    assert {name: str(amount) for name, amount in charges["b"].requests.items()} == {"cpu": "1"}
 
 
-def test_pod_that_asks_for_nothing_fits_everywhere() -> None:
+def test_pod_without_requests_has_no_charge() -> None:
     assert pod_charge({}) == NO_CHARGE
     assert NO_CHARGE.resources_above(NO_CHARGE) == []
-    assert pod_charge(a_spec(0)).resources_above(NO_CHARGE) == []
+    assert pod_charge(pod_spec(0)).resources_above(NO_CHARGE) == []

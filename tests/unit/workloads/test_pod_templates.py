@@ -1,4 +1,4 @@
-"""What an admission puts into pod templates comes out again, and never overwrites what the job says."""
+"""Fields of an admission are injected into pod templates without overwriting others, and removed again."""
 
 import copy
 from typing import Any
@@ -44,7 +44,7 @@ def only_info(obj: dict[str, Any], marks: InjectedMarks = ALL_MARKS) -> PodSetIn
     return info
 
 
-def test_the_nodes_and_tolerations_of_all_assigned_flavors_are_given_once() -> None:
+def test_info_has_node_labels_and_tolerations_of_all_flavors_once() -> None:
     info = only_info(workload({"cpu": "spot", "memory": "spot", "example.com/gpu": "gpu"}))
     assert info.node_selector == {"kind": "spot", "gpu": "a100"}
     assert info.tolerations == tuple(FLAVORS["spot"]["spec"]["tolerations"])
@@ -52,14 +52,14 @@ def test_the_nodes_and_tolerations_of_all_assigned_flavors_are_given_once() -> N
 
 
 @pytest.mark.parametrize("count", [{}, {"count": None}])
-def test_e_assignment_without_count_is_for_all_pods_of_its_podset(count: dict[str, Any]) -> None:
+def test_e_assignment_without_count_is_for_all_pods_of_podset(count: dict[str, Any]) -> None:
     obj = workload({"cpu": "plain"})
     obj["spec"]["podSets"] = [{"name": "main", "count": 4}]
     obj["status"]["admission"]["podSetAssignments"] = [{"name": "main", "flavors": {"cpu": "plain"}, **count}]
     assert only_info(obj).count == 4
 
 
-def test_pods_are_marked_with_podset_queues_and_workload() -> None:
+def test_info_has_marks_of_podset_queues_and_workload() -> None:
     info = only_info(workload({"cpu": "plain"}))
     assert info.labels == {
         NAMES.podset: "main",
@@ -69,18 +69,18 @@ def test_pods_are_marked_with_podset_queues_and_workload() -> None:
     assert info.annotations == {NAMES.workload: "job-a-12345"}
 
 
-def test_queue_name_that_is_no_label_value_is_not_marked() -> None:
+def test_queue_name_that_is_no_label_value_is_not_injected() -> None:
     info = only_info(workload({"cpu": "plain"}, queue="a.queue"))
     assert NAMES.local_queue_name not in info.labels
     assert NAMES.cluster_queue_name in info.labels
 
 
-def test_marks_can_be_switched_off() -> None:
+def test_disabled_marks_are_not_injected() -> None:
     info = only_info(workload({}), InjectedMarks(queue_labels=False, workload_annotation=False))
     assert (info.labels, info.annotations) == ({NAMES.podset: "main"}, {})
 
 
-def test_checks_add_to_the_podset_they_name() -> None:
+def test_updates_of_checks_are_added_to_their_podset() -> None:
     update = {
         "name": "main",
         "labels": {"l": "1"},
@@ -88,28 +88,28 @@ def test_checks_add_to_the_podset_they_name() -> None:
         "nodeSelector": {"n": "3"},
         "tolerations": [{"key": "t", "operator": "Exists"}],
     }
-    elsewhere = {"name": "worker", "labels": {"l": "other"}}
-    info = only_info(workload({"cpu": "gpu"}, checks=[{"podSetUpdates": [update, elsewhere]}, {}]))
+    of_other_podset = {"name": "worker", "labels": {"l": "other"}}
+    info = only_info(workload({"cpu": "gpu"}, checks=[{"podSetUpdates": [update, of_other_podset]}, {}]))
     assert info.labels["l"] == "1"
     assert info.annotations["a"] == "2"
     assert info.node_selector == {"gpu": "a100", "n": "3"}
     assert info.tolerations == ({"key": "t", "operator": "Exists"},)
 
 
-def test_flavors_that_contradict_each_other_are_a_conflict() -> None:
+def test_contradicting_node_labels_of_flavors_are_a_conflict() -> None:
     with pytest.raises(InjectionConflict, match="kind"):
         only_info(workload({"cpu": "spot", "memory": "other-kind"}))
 
 
-def test_checks_that_contradict_a_flavor_are_a_conflict() -> None:
+def test_check_update_that_contradicts_flavor_is_a_conflict() -> None:
     check = {"podSetUpdates": [{"name": "main", "nodeSelector": {"kind": "x"}}]}
     with pytest.raises(InjectionConflict, match="kind"):
         only_info(workload({"cpu": "spot"}, checks=[check]))
 
 
-def test_unknown_flavor_is_reported() -> None:
-    with pytest.raises(FlavorMissing, match="gone"):
-        only_info(workload({"cpu": "gone"}))
+def test_unknown_flavor_raises_error() -> None:
+    with pytest.raises(FlavorMissing, match="missing"):
+        only_info(workload({"cpu": "missing"}))
 
 
 INFO = PodSetInfo(
@@ -137,10 +137,10 @@ TEMPLATES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_what_is_injected_is_restored(template: Any) -> None:
-    kept = copy.deepcopy(template)
+def test_restored_template_equals_template_before_injection(template: Any) -> None:
+    unchanged = copy.deepcopy(template)
     injected = pod_templates.inject_into_template(template, INFO)
-    assert template == kept
+    assert template == unchanged
     for path in (
         ("metadata", "labels"),
         ("metadata", "annotations"),
@@ -153,42 +153,42 @@ def test_what_is_injected_is_restored(template: Any) -> None:
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_injecting_twice_is_injecting_once(template: Any) -> None:
-    once = pod_templates.inject_into_template(template, INFO)
-    assert pod_templates.inject_into_template(once, INFO) == once
+def test_injecting_twice_gives_same_template(template: Any) -> None:
+    injected = pod_templates.inject_into_template(template, INFO)
+    assert pod_templates.inject_into_template(injected, INFO) == injected
 
 
-def test_nothing_to_inject_leaves_the_template_as_it_is() -> None:
+def test_injecting_empty_info_does_not_change_template() -> None:
     assert pod_templates.inject_into_template(TEMPLATES[2], PodSetInfo("main", 1)) == TEMPLATES[2]
 
 
 @pytest.mark.parametrize(
     "template",
     [
-        {"spec": {"nodeSelector": {"kind": "mine"}}},
-        {"metadata": {"labels": {"l": "mine"}}},
-        {"metadata": {"annotations": {"a": "mine"}}},
+        {"spec": {"nodeSelector": {"kind": "other"}}},
+        {"metadata": {"labels": {"l": "other"}}},
+        {"metadata": {"annotations": {"a": "other"}}},
     ],
 )
-def test_what_the_job_says_is_never_overwritten(template: Any) -> None:
-    with pytest.raises(InjectionConflict, match="mine"):
+def test_injecting_over_a_different_value_is_a_conflict(template: Any) -> None:
+    with pytest.raises(InjectionConflict, match="other"):
         pod_templates.inject_into_template(template, INFO)
 
 
-def test_tolerations_that_differ_in_notation_only_are_not_repeated() -> None:
+def test_equal_toleration_in_other_notation_is_not_added() -> None:
     template = {"spec": {"tolerations": [{"key": "k", "operator": "", "value": "v"}]}}
     info = PodSetInfo("main", 1, tolerations=({"key": "k", "operator": "Equal", "value": "v"},))
     assert pod_templates.inject_into_template(template, info) == template
 
 
-def test_labels_of_the_platform_survive_the_restoration() -> None:
+def test_restored_template_keeps_given_labels() -> None:
     running = {"metadata": {"labels": {"controller-uid": "u", "added": "x", "app": "a"}}}
     original = {"metadata": {"labels": {"app": "a"}}}
     restored = pod_templates.restore_template(running, original, keep_labels=["controller-uid", "absent"])
     assert restored["metadata"]["labels"] == {"app": "a", "controller-uid": "u"}
 
 
-def test_a_workload_keeps_labels_and_annotations_only_of_the_metadata() -> None:
+def test_sanitised_template_keeps_only_labels_and_annotations_of_metadata() -> None:
     template = {
         "metadata": {
             "creationTimestamp": None,
@@ -204,7 +204,7 @@ def test_a_workload_keeps_labels_and_annotations_only_of_the_metadata() -> None:
     }
 
 
-def test_repeated_merge_keys_count_once_and_the_last_wins() -> None:
+def test_sanitised_template_keeps_last_item_of_repeated_merge_keys() -> None:
     container = {
         "name": "c",
         "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "A", "value": "3"}],
@@ -222,13 +222,13 @@ def test_repeated_merge_keys_count_once_and_the_last_wins() -> None:
         }
     }
     kept = pod_templates.sanitise_template(template)["spec"]
-    for one in (*kept["containers"], *kept["initContainers"]):
-        assert one["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
-        assert [port.get("name") for port in one["ports"]] == [None, "http"]
+    for sanitised in (*kept["containers"], *kept["initContainers"]):
+        assert sanitised["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
+        assert [port.get("name") for port in sanitised["ports"]] == [None, "http"]
     assert kept["imagePullSecrets"] == [{"name": "s"}]
 
 
-def test_a_port_is_tcps_as_it_is_stored() -> None:
+def test_port_without_protocol_is_sanitised_to_tcp() -> None:
     job = with_container(ports=[{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}])
     stored = with_container(
         ports=[{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
@@ -244,7 +244,7 @@ def with_spec(**fields: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "c"}], **fields}}
 
 
-def a_sidecar(cpu: str) -> dict[str, Any]:
+def sidecar(cpu: str) -> dict[str, Any]:
     return {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}}
 
 
@@ -279,8 +279,8 @@ def requesting(cpu: Any) -> dict[str, Any]:
             True,
         ),
         ({"spec": {"tolerations": [{"key": "a"}]}}, {}, False),
-        (with_spec(initContainers=[a_sidecar("1")]), with_spec(initContainers=[a_sidecar("1000m")]), True),
-        (with_spec(initContainers=[a_sidecar("1")]), with_spec(initContainers=[a_sidecar("2")]), False),
+        (with_spec(initContainers=[sidecar("1")]), with_spec(initContainers=[sidecar("1000m")]), True),
+        (with_spec(initContainers=[sidecar("1")]), with_spec(initContainers=[sidecar("2")]), False),
         (
             with_spec(resources={"requests": {"cpu": "1"}}),
             with_spec(resources={"requests": {"cpu": 1}}),
@@ -313,9 +313,9 @@ def requesting(cpu: Any) -> dict[str, Any]:
         (with_spec(resourceClaims=[claim("a")]), with_spec(), False),
     ],
 )
-def test_pods_are_compared_by_what_they_mean(left: Any, right: Any, same: bool) -> None:
+def test_templates_have_same_charges_regardless_of_notation(left: Any, right: Any, same: bool) -> None:
     assert pod_templates.has_same_charges(left, right) is same
 
 
-def test_tolerations_can_be_left_out_of_the_comparison() -> None:
+def test_comparison_of_charges_can_ignore_tolerations() -> None:
     assert pod_templates.has_same_charges({"spec": {"tolerations": [{"key": "a"}]}}, {}, tolerations=False)

@@ -1,4 +1,4 @@
-"""Where a job asks for more than it was granted."""
+"""Increases of a job's requests beyond its granted requests."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from admitq.workloads.request_increases import RequestIncrease, find_request_inc
 
 
 def pod_set(name: str = "main", count: int = 1, *, spec: Any = None, **requests: str) -> dict[str, Any]:
-    """A podset as a Workload lists it."""
+    """Return a podset of a Workload."""
     container = {"name": "c", "image": "i", "resources": {"requests": requests}}
     return {"name": name, "count": count, "template": {"spec": {"containers": [container], **(spec or {})}}}
 
@@ -18,7 +18,7 @@ OVERHEAD = {"overhead": {"cpu": "1"}}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "granted", "expected"),
+    ("requested", "granted", "expected"),
     [
         ([pod_set(count=50)], [pod_set(count=1)], [RequestIncrease("main", 50, 1, "")]),
         ([pod_set(count=1)], [pod_set(count=50)], []),
@@ -38,16 +38,26 @@ OVERHEAD = {"overhead": {"cpu": "1"}}
         ([pod_set("b", 2), pod_set("a", 1)], [pod_set("a", 1), pod_set("b", 2)], []),
     ],
 )
-def test_increases_are_more_pods_or_larger_requests(
-    wanted: list[dict[str, Any]], granted: list[dict[str, Any]], expected: list[RequestIncrease]
+def test_request_increases_are_more_pods_or_larger_requests(
+    requested: list[dict[str, Any]], granted: list[dict[str, Any]], expected: list[RequestIncrease]
 ) -> None:
-    assert find_request_increases(wanted, granted) == expected
+    assert find_request_increases(requested, granted) == expected
 
 
-def test_increase_says_what_is_asked_for_and_what_was_granted() -> None:
-    assert str(RequestIncrease("main", 50, 1, "cpu")) == "podset main asks for 50 pods, 1 admitted"
-    assert str(RequestIncrease("a", 1, 1, "cpu")) == "pods of podset a ask for more cpu than was admitted"
-    assert (
-        RequestIncrease("main", 50, 1, "").additional_pods,
-        RequestIncrease("main", 1, 50, "cpu").additional_pods,
-    ) == (49, 0)
+@pytest.mark.parametrize(
+    ("increase", "text"),
+    [
+        (RequestIncrease("main", 50, 1, "cpu"), "podset main asks for 50 pods, 1 admitted"),
+        (RequestIncrease("a", 1, 1, "cpu"), "pods of podset a ask for more cpu than was admitted"),
+    ],
+    ids=["count", "resource"],
+)
+def test_increase_is_printed_with_requested_and_admitted_amounts(
+    increase: RequestIncrease, text: str
+) -> None:
+    assert str(increase) == text
+
+
+def test_additional_pods_of_increase_are_never_negative() -> None:
+    assert RequestIncrease("main", 50, 1, "").additional_pods == 49
+    assert RequestIncrease("main", 1, 50, "cpu").additional_pods == 0

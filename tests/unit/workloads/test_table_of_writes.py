@@ -1,4 +1,4 @@
-"""The table of what other programs write is complete, and what plays it notices what it is there for."""
+"""The table of writes of other programs is complete, and the laws that check its plays find violations."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -51,17 +51,17 @@ MODULES: Final[dict[str, ModuleType | type]] = {
     "provisioning": provisioning,
     "priority_classes": priority_classes,
 }
-"""Where the table finds the writers that it names."""
+"""The modules of the writers that the table names."""
 
 PARTS: Final = {"set_condition", "remove_condition", "find_condition", "is_condition_true", "patch"}
-"""What transitions are made of, as opposed to what happens to a Workload."""
+"""Methods that transitions are made of. They are no transitions."""
 
 
 # --- completeness ---------------------------------------------------------------------------------
 
 
 def rows() -> list[Row]:
-    return [row for of in (*TABLE.values(), *FURTHER.values(), RETENTION) for row in of]
+    return [row for section in (*TABLE.values(), *FURTHER.values(), RETENTION) for row in section]
 
 
 def listed() -> set[str]:
@@ -76,19 +76,20 @@ def steps_of(module: str, functions: Iterable[Any]) -> set[str]:
         members.__name__: "members",
         prebuilt_workloads.__name__: "prebuilt_workloads",
     }
-    return {f"{prefixes.get(one.__module__, module)}.{one.__name__}" for one in functions}
+    return {f"{prefixes.get(step.__module__, module)}.{step.__name__}" for step in functions}
 
 
 def test_e_table_covers_every_transition() -> None:
-    methods = {name for name, one in vars(StatusTransition).items() if callable(one) and name[0] != "_"}
+    attributes = vars(StatusTransition).items()
+    methods = {name for name, member in attributes if callable(member) and name[0] != "_"}
     assert {f"transitions.{name}" for name in methods - PARTS} <= listed()
     assert methods >= PARTS
 
 
 def test_e_table_covers_every_write_of_the_manager() -> None:
-    made = {name for name in vars(admission_patches) if name.endswith("_patch")}
-    assert {f"admission_patches.{name}" for name in made} <= listed()
-    # Preemptions are written as the transition of this name alone.
+    patches = {name for name in vars(admission_patches) if name.endswith("_patch")}
+    assert {f"admission_patches.{name}" for name in patches} <= listed()
+    # Preemptions are written only as the transition of this name.
     assert preemption_writer.StatusTransition is transitions.StatusTransition
 
 
@@ -104,12 +105,12 @@ def test_e_writers_of_table_exist() -> None:
         assert callable(attrgetter(name)(MODULES[module])), writer
 
 
-def test_e_rows_have_names_of_their_own() -> None:
+def test_e_names_of_table_rows_are_unique() -> None:
     names = [row.name for row in rows()]
     assert len(names) == len(set(names))
 
 
-# --- manners --------------------------------------------------------------------------------------
+# --- ways to write --------------------------------------------------------------------------------
 
 
 def condition(type_: str, value: str = "True", reason: str = "R") -> JsonObject:
@@ -133,11 +134,11 @@ def admission(cpu: str = "1") -> JsonObject:
     return {"clusterQueue": "cq-ns", "podSetAssignments": [assignment(cpu)]}
 
 
-HELD = (condition("QuotaReserved"), condition("Admitted"))
+ADMITTED = (condition("QuotaReserved"), condition("Admitted"))
 
 
-def test_e_typed_update_drops_what_is_empty_and_writes_canonical_quantities() -> None:
-    before = workload_of(*HELD, admission=admission("1000m"), admissionChecks=[], resourceRequests=None)
+def test_e_typed_update_drops_empty_fields_and_writes_canonical_quantities() -> None:
+    before = workload_of(*ADMITTED, admission=admission("1000m"), admissionChecks=[], resourceRequests=None)
     before["status"]["admission"]["podSetAssignments"][0]["flavors"] = {}
     after = typed(before)
     assert "admissionChecks" not in after["status"]
@@ -147,42 +148,43 @@ def test_e_typed_update_drops_what_is_empty_and_writes_canonical_quantities() ->
 
 
 def managers(before: JsonObject, after: JsonObject) -> dict[str, Sequence[str]]:
-    return {one.manager: sorted(one.fields.get("status", {})) for one in applied(before, after, NAMES)}
+    applies = applied(before, after, NAMES)
+    return {apply.manager: sorted(apply.fields.get("status", {})) for apply in applies}
 
 
 def test_e_apply_of_release_leaves_admission_out() -> None:
-    before = workload_of(*HELD, admission=admission(), accumulatedPastExecutionTimeSeconds=3)
-    after = status(lambda one: one.release("Pending", "m"))(before, NOW)
-    said = {NAMES.field_manager("admission"): ["accumulatedPastExecutionTimeSeconds", "conditions"]}
-    assert managers(before, after) == said
+    before = workload_of(*ADMITTED, admission=admission(), accumulatedPastExecutionTimeSeconds=3)
+    after = status(lambda transition: transition.release("Pending", "m"))(before, NOW)
+    expected = {NAMES.field_manager("admission"): ["accumulatedPastExecutionTimeSeconds", "conditions"]}
+    assert managers(before, after) == expected
 
 
-def test_e_apply_of_one_condition_says_that_condition_alone() -> None:
-    before = workload_of(*HELD, admission=admission())
-    after = status(lambda one: one.finish("Succeeded", "m"))(before, NOW)
-    [one] = applied(before, after, NAMES)
-    assert one.manager == NAMES.field_manager("job-controller-Finished")
-    assert [said["type"] for said in one.fields["status"]["conditions"]] == ["Finished"]
+def test_e_apply_of_one_condition_contains_only_that_condition() -> None:
+    before = workload_of(*ADMITTED, admission=admission())
+    after = status(lambda transition: transition.finish("Succeeded", "m"))(before, NOW)
+    [apply] = applied(before, after, NAMES)
+    assert apply.manager == NAMES.field_manager("job-controller-Finished")
+    assert [item["type"] for item in apply.fields["status"]["conditions"]] == ["Finished"]
 
 
-def test_e_apply_of_reservation_says_what_admission_is() -> None:
+def test_e_apply_of_reservation_contains_admission() -> None:
     before = workload_of()
     assert managers(before, reserve(admit=True)(before, NOW)) == {
         NAMES.field_manager("admission"): ["admission", "conditions"]
     }
 
 
-def test_e_apply_of_pods_is_by_managers_of_their_own() -> None:
-    before = workload_of(*HELD, condition("PodsReady"), admission=admission())
-    after = status(lambda one: one.release("Pending", "m"))(before, NOW)
+def test_e_apply_of_pod_fields_is_by_separate_managers() -> None:
+    before = workload_of(*ADMITTED, condition("PodsReady"), admission=admission())
+    after = status(lambda transition: transition.release("Pending", "m"))(before, NOW)
     assert NAMES.field_manager("job-controller-PodsReady") in managers(before, after)
     reclaimed = {**before, "status": {**before["status"], "reclaimablePods": [{"name": "main", "count": 1}]}}
     assert managers(before, reclaimed) == {NAMES.field_manager("reclaimable-pods"): ["reclaimablePods"]}
 
 
-def test_e_apply_of_check_is_by_its_controller_and_of_that_check_alone() -> None:
+def test_e_apply_of_check_is_by_its_controller_and_contains_only_that_check() -> None:
     checks = [{"name": name, "state": "Pending"} for name in "ab"]
-    before = workload_of(*HELD, admissionChecks=checks)
+    before = workload_of(*ADMITTED, admissionChecks=checks)
     ready = [checks[0], {"name": "b", "state": "Ready"}]
     after = {**before, "status": {**before["status"], "admissionChecks": ready}}
     assert applied(before, after, NAMES) == [
@@ -190,7 +192,7 @@ def test_e_apply_of_check_is_by_its_controller_and_of_that_check_alone() -> None
     ]
 
 
-def test_e_apply_cannot_remove_requeue_state_nor_annotations() -> None:
+def test_e_apply_cannot_remove_requeue_state_or_annotations() -> None:
     before = workload_of(requeueState={"count": 1, "requeueAt": TIME}, metadata={"annotations": {"a": "b"}})
     without_time = {**before, "status": {**before["status"], "requeueState": {"count": 1}}}
     assert not_applicable(before, without_time) == {"status": {"requeueState": {"requeueAt": None}}}
@@ -218,62 +220,64 @@ def job(*, suspend: bool, active: int = 0) -> JsonObject:
 
 
 OWNED = {"ownerReferences": [{"kind": "Job", "name": "j", "uid": "uid-j", "controller": True}]}
-WAITS = condition("QuotaReserved", "False", "WaitingForQuota")
+WAITING = condition("QuotaReserved", "False", "WaitingForQuota")
 
 
-def problems(
+def broken_laws(
     *workloads: JsonObject,
     jobs: Sequence[JsonObject] = (),
     cpu: str = "0",
-    counted: int = 0,
+    reserving: int = 0,
     pending: int = 0,
 ) -> list[str]:
-    counters = {"reservingWorkloads": counted, "admittedWorkloads": counted, "pendingWorkloads": pending}
+    counters = {"reservingWorkloads": reserving, "admittedWorkloads": reserving, "pendingWorkloads": pending}
     cq = queue(cpu, **counters)
     metadata = {"name": "lq", "uid": "uid-lq", "resourceVersion": "1"}
     lq = {"metadata": metadata, "spec": {"clusterQueue": "cq-ns"}, "status": cq["status"]}
     return broken(Snapshot(workloads, jobs, [lq], cq), format_time(NOW))
 
 
-def test_e_laws_hold_of_what_is_well() -> None:
-    running = workload_of(*HELD, admission=admission("2"), metadata=OWNED)
-    waiting = workload_of(WAITS, name="v")
-    over = workload_of(*HELD, condition("Finished"), name="o", admission=admission())
-    inactive = workload_of(WAITS, name="i", active=False)
-    found = problems(
-        running, waiting, over, inactive, jobs=[job(suspend=False)], cpu="2", counted=1, pending=1
+def test_e_laws_hold_for_valid_workloads() -> None:
+    running = workload_of(*ADMITTED, admission=admission("2"), metadata=OWNED)
+    waiting = workload_of(WAITING, name="v")
+    finished = workload_of(*ADMITTED, condition("Finished"), name="o", admission=admission())
+    inactive = workload_of(WAITING, name="i", active=False)
+    violations = broken_laws(
+        running, waiting, finished, inactive, jobs=[job(suspend=False)], cpu="2", reserving=1, pending=1
     )
-    assert not found
+    assert not violations
 
 
 @pytest.mark.parametrize(
     ("workload", "law"),
     [
-        (workload_of(WAITS, admission=admission()), "w has an admission without quota"),
-        (workload_of(condition("Admitted"), WAITS), "w is admitted without quota"),
-        (workload_of(WAITS), "w waits because of WaitingForQuota and fits into 2000m CPU that are free"),
+        (workload_of(WAITING, admission=admission()), "w has an admission without quota"),
+        (workload_of(condition("Admitted"), WAITING), "w is admitted without quota"),
+        (workload_of(WAITING), "w waits because of WaitingForQuota and fits into 2000m CPU that are free"),
         (workload_of(), "w waits and does not say why"),
         (
-            workload_of(WAITS, requeueState={"requeueAt": "2026-03-01T09:00:00Z"}),
+            workload_of(WAITING, requeueState={"requeueAt": "2026-03-01T09:00:00Z"}),
             "w waits until 2026-03-01T09:00:00Z, which is over",
         ),
         (
-            workload_of(WAITS, condition("Requeued", "False", "PodsReadyTimeout")),
+            workload_of(WAITING, condition("Requeued", "False", "PodsReadyTimeout")),
             "w may not be requeued because of PodsReadyTimeout, which nothing ends",
         ),
     ],
 )
-def test_e_laws_notice_workload_that_is_lost(workload: JsonObject, law: str) -> None:
-    assert law in problems(workload)
+def test_e_laws_find_pending_workload_that_nothing_requeues(workload: JsonObject, law: str) -> None:
+    assert law in broken_laws(workload)
 
 
-def test_e_laws_notice_quota_that_is_not_counted() -> None:
-    found = problems(workload_of(*HELD, admission=admission()))
-    assert "the ClusterQueue says reserved 0, and the Workloads say 1000" in found
-    assert "the ClusterQueue says reservingWorkloads 0, and the Workloads say 1" in found
-    assert "LocalQueue lq says reservingWorkloads 0, and the Workloads say 1" in found
-    assert "LocalQueue lq says used 0, and the Workloads say 1000" in found
-    assert "LocalQueue lq says pendingWorkloads 0, and the Workloads say 1" in problems(workload_of(WAITS))
+def test_e_laws_find_quota_that_queues_do_not_count() -> None:
+    violations = broken_laws(workload_of(*ADMITTED, admission=admission()))
+    assert "the ClusterQueue says reserved 0, and the Workloads say 1000" in violations
+    assert "the ClusterQueue says reservingWorkloads 0, and the Workloads say 1" in violations
+    assert "LocalQueue lq says reservingWorkloads 0, and the Workloads say 1" in violations
+    assert "LocalQueue lq says used 0, and the Workloads say 1000" in violations
+    assert "LocalQueue lq says pendingWorkloads 0, and the Workloads say 1" in broken_laws(
+        workload_of(WAITING)
+    )
 
 
 def slice_of(*conditions: JsonObject, name: str, **fields: Any) -> dict[str, Any]:
@@ -284,73 +288,71 @@ def slice_of(*conditions: JsonObject, name: str, **fields: Any) -> dict[str, Any
     return workload_of(*conditions, name=name, metadata=metadata, **fields)
 
 
-def test_e_laws_hold_of_slices_that_are_well() -> None:
-    first = slice_of(*HELD, name="first", admission=admission("2"))
-    second = slice_of(WAITS, name="second", replaces="first")
+def test_e_laws_hold_for_valid_slices() -> None:
+    first = slice_of(*ADMITTED, name="first", admission=admission("2"))
+    second = slice_of(WAITING, name="second", replaces="first")
     second["spec"]["podSets"][0]["count"] = 3
-    over = slice_of(condition("Finished", "True", "WorkloadSliceReplaced"), name="zeroth")
+    finished = slice_of(condition("Finished", "True", "WorkloadSliceReplaced"), name="zeroth")
     jobs = [job(suspend=False)]
-    assert not problems(first, second, over, jobs=jobs, cpu="2", counted=1, pending=1)
+    assert not broken_laws(first, second, finished, jobs=jobs, cpu="2", reserving=1, pending=1)
 
 
 @pytest.mark.parametrize(
     ("slices", "law"),
     [
         (
-            [slice_of(*HELD, name=name, admission=admission()) for name in ("a", "b")],
+            [slice_of(*ADMITTED, name=name, admission=admission()) for name in ("a", "b")],
             "Job j has 2 slices with quota, and 0 without",
         ),
-        ([slice_of(WAITS, name=name) for name in "ab"], "Job j has 0 slices with quota, and 2 without"),
+        ([slice_of(WAITING, name=name) for name in "ab"], "Job j has 0 slices with quota, and 2 without"),
         (
             [
-                slice_of(*HELD, name="a", admission=admission()),
+                slice_of(*ADMITTED, name="a", admission=admission()),
                 slice_of(condition("Finished"), name="b", metadata={"finalizers": ["f"]}),
             ],
             "slice b of job j is over, and kept",
         ),
         (
             [
-                slice_of(*HELD, name="a", admission=admission()),
-                slice_of(WAITS, name="b", replaces="a"),
+                slice_of(*ADMITTED, name="a", admission=admission()),
+                slice_of(WAITING, name="b", replaces="a"),
             ],
             "b waits because of WaitingForQuota and fits into 2000m CPU that are free",
         ),
     ],
 )
-def test_e_laws_notice_slices_that_are_too_many_or_wait_in_vain(
-    slices: Sequence[JsonObject], law: str
-) -> None:
-    assert law in problems(*slices, jobs=[job(suspend=False)], cpu="1", counted=1)
+def test_e_laws_find_too_many_or_wrongly_pending_slices(slices: Sequence[JsonObject], law: str) -> None:
+    assert law in broken_laws(*slices, jobs=[job(suspend=False)], cpu="1", reserving=1)
 
 
 @pytest.mark.parametrize(
     ("workload", "law"),
     [
         (
-            workload_of(*HELD, condition("Evicted"), admission=admission(), metadata=OWNED),
+            workload_of(*ADMITTED, condition("Evicted"), admission=admission(), metadata=OWNED),
             "w is evicted, and its quota is not released",
         ),
         (
-            workload_of(*HELD, admission=admission(), metadata=OWNED, active=False),
+            workload_of(*ADMITTED, admission=admission(), metadata=OWNED, active=False),
             "w is inactive and holds quota",
         ),
         (
-            workload_of(HELD[0], admission=admission()),
+            workload_of(ADMITTED[0], admission=admission()),
             "w holds quota, lacks no check, and is not admitted",
         ),
     ],
 )
-def test_e_laws_notice_quota_that_is_held_for_nothing(workload: JsonObject, law: str) -> None:
-    assert law in problems(workload, jobs=[job(suspend=False)], cpu="1", counted=1)
+def test_e_laws_find_quota_that_is_held_without_need(workload: JsonObject, law: str) -> None:
+    assert law in broken_laws(workload, jobs=[job(suspend=False)], cpu="1", reserving=1)
 
 
-def test_e_laws_notice_job_that_does_not_follow_its_workload() -> None:
+def test_e_laws_find_job_that_does_not_follow_its_workload() -> None:
     waiting = workload_of(condition("QuotaReserved", "False", "OnHold"), metadata=OWNED)
-    twin = {**waiting, "metadata": {**waiting["metadata"], "name": "v"}}
-    assert "Job j has 2 Workloads" in problems(waiting, twin, jobs=[job(suspend=True)])
-    assert "Job j is running, and not admitted" in problems(waiting, jobs=[job(suspend=False)])
-    assert "Job j has pods and is not admitted" in problems(waiting, jobs=[job(suspend=True, active=1)])
-    running = workload_of(*HELD, admission=admission(), metadata=OWNED)
-    assert problems(running, jobs=[job(suspend=True)], cpu="1", counted=1) == [
+    second = {**waiting, "metadata": {**waiting["metadata"], "name": "v"}}
+    assert "Job j has 2 Workloads" in broken_laws(waiting, second, jobs=[job(suspend=True)])
+    assert "Job j is running, and not admitted" in broken_laws(waiting, jobs=[job(suspend=False)])
+    assert "Job j has pods and is not admitted" in broken_laws(waiting, jobs=[job(suspend=True, active=1)])
+    running = workload_of(*ADMITTED, admission=admission(), metadata=OWNED)
+    assert broken_laws(running, jobs=[job(suspend=True)], cpu="1", reserving=1) == [
         "Job j is suspended, and admitted"
     ]

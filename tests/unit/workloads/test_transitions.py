@@ -1,4 +1,4 @@
-"""What becomes of a Workload's status when it is evicted, released, requeued and finished."""
+"""Transitions of a Workload's status: eviction, release, requeue and finish."""
 
 from typing import Any
 
@@ -35,19 +35,20 @@ def workload(*conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
     return {"metadata": metadata, "status": {"conditions": list(conditions), **status}}
 
 
-def found(transition: StatusTransition, type_: str) -> Any:
-    one = next((one for one in transition.status["conditions"] if one["type"] == type_), None)
-    return one and (one["status"], one["reason"], one["message"])
+def condition_of(transition: StatusTransition, type_: str) -> Any:
+    conditions = transition.status["conditions"]
+    item = next((item for item in conditions if item["type"] == type_), None)
+    return item and (item["status"], item["reason"], item["message"])
 
 
-def test_without_a_change_there_is_nothing_to_write() -> None:
+def test_transition_without_change_has_no_patch() -> None:
     obj = workload(condition("PodsReady", "True", "Started", "m"))
     transition = StatusTransition(obj, NOW)
     transition.set_condition(ConditionType.PODS_READY, True, "Started", "m")
     assert transition.patch() is None
 
 
-def test_a_patch_holds_what_differs_and_the_version_it_was_made_from() -> None:
+def test_patch_contains_changes_and_version_of_object() -> None:
     transition = StatusTransition(workload(clusterName="c", requeueState={"count": 1}), NOW)
     del transition.status["clusterName"]
     transition.status["requeueState"] = {"count": 2}
@@ -60,7 +61,7 @@ def test_a_patch_holds_what_differs_and_the_version_it_was_made_from() -> None:
 LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": []}
 
 
-def test_a2_any_write_removes_an_admission_without_reservation() -> None:
+def test_a2_write_removes_admission_without_reservation() -> None:
     obj = workload(condition("QuotaReserved", "False"), admission=LEFTOVER)
     assert reserved_cluster_queue(obj) == ""
     assert StatusTransition(obj, NOW).patch() is None
@@ -70,7 +71,7 @@ def test_a2_any_write_removes_an_admission_without_reservation() -> None:
     assert patch["status"] == {"requeueState": {"count": 2}, "admission": None}
 
 
-def test_a2_write_keeps_the_admission_of_a_reservation() -> None:
+def test_a2_write_keeps_admission_of_reservation() -> None:
     obj = workload(condition("QuotaReserved", "True"), admission=LEFTOVER)
     assert reserved_cluster_queue(obj) == "cq"
     transition = StatusTransition(obj, NOW)
@@ -78,7 +79,7 @@ def test_a2_write_keeps_the_admission_of_a_reservation() -> None:
     assert (transition.patch() or {})["status"] == {"requeueState": {"count": 2}}
 
 
-def test_the_time_of_a_condition_moves_with_its_status_only() -> None:
+def test_transition_time_of_condition_changes_only_with_its_status() -> None:
     transition = StatusTransition(workload(condition("Evicted", "True", "Preempted", "m")), NOW)
     transition.evict("PodsReadyTimeout", "late")
     [evicted] = transition.status["conditions"]
@@ -86,7 +87,7 @@ def test_the_time_of_a_condition_moves_with_its_status_only() -> None:
     assert evicted["observedGeneration"] == 2
 
 
-def test_an_eviction_forgets_where_it_ran_and_closes_what_was_open() -> None:
+def test_eviction_removes_cluster_names_and_closes_preemption_gates() -> None:
     obj = workload(
         condition("BlockedOnPreemptionGates", "True", "PreemptionGated"),
         clusterName="a",
@@ -105,12 +106,12 @@ def test_an_eviction_forgets_where_it_ran_and_closes_what_was_open() -> None:
     assert [gate["position"] for gate in status["preemptionGates"]] == ["Closed", "Closed"]
     times = [gate["lastTransitionTime"] for gate in status["preemptionGates"]]
     assert times == [format_time(NOW), BEFORE]
-    assert found(transition, "BlockedOnPreemptionGates") == ("False", "Preempted", "for another")
+    assert condition_of(transition, "BlockedOnPreemptionGates") == ("False", "Preempted", "for another")
     assert status["admission"] == {"clusterQueue": "q"}
 
 
 @pytest.mark.parametrize(("state", "retries"), [("Rejected", 2), ("Retry", 3), ("Ready", None)])
-def test_c17_retry_count_survives_the_reset_of_a_rejected_check(state: str, retries: int | None) -> None:
+def test_c17_retry_count_is_kept_by_reset_of_rejected_check(state: str, retries: int | None) -> None:
     check = {"name": "c", "state": state, "retryCount": 2}
     transition = StatusTransition(workload(admissionChecks=[check]), NOW)
     transition.evict("Deactivated", "m", "AdmissionCheck")
@@ -132,23 +133,23 @@ def test_c17_retry_count_survives_the_reset_of_a_rejected_check(state: str, retr
         ({"state": "Rejected", "podSetUpdates": [{}]}, {"state": "Pending"}),
     ],
 )
-def test_checks_begin_anew_and_count_their_retries(check: dict[str, Any], after: dict[str, Any]) -> None:
+def test_eviction_resets_check_and_counts_its_retries(check: dict[str, Any], after: dict[str, Any]) -> None:
     transition = StatusTransition(workload(admissionChecks=[{"name": "c", **check}]), NOW)
     transition.evict("Preempted", "m")
     [reset] = transition.status["admissionChecks"]
-    told = reset.pop("message")
-    moved = reset.pop("lastTransitionTime", None)
+    message = reset.pop("message")
+    changed_at = reset.pop("lastTransitionTime", None)
     assert reset == {"name": "c", **after}
     if check["state"] != "Pending":
-        assert told == f"Reset to Pending after eviction. Previously: {check['state']}"
-        assert moved == format_time(NOW)
+        assert message == f"Reset to Pending after eviction. Previously: {check['state']}"
+        assert changed_at == format_time(NOW)
 
 
 EARLIER = "2026-03-01T09:58:00Z"
 
 
 def requeued(changed_at: str, state: str = "Ready") -> dict[str, Any]:
-    """The status after a requeue, with a check and a gate that were changed then. Evicted is of BEFORE."""
+    """Return the status after a requeue. A check and a gate changed at the given time, Evicted at BEFORE."""
     check = {"name": "c", "state": state, "podSetUpdates": [{"name": "main"}]}
     obj = workload(
         condition("Evicted", "True", "Preempted"),
@@ -161,7 +162,7 @@ def requeued(changed_at: str, state: str = "Ready") -> dict[str, Any]:
     return transition.status
 
 
-def test_e_checks_begin_anew_after_an_eviction_that_another_program_stated_alone() -> None:
+def test_e_requeue_resets_checks_and_gates_that_changed_before_eviction() -> None:
     status = requeued(EARLIER)
     message = "Reset to Pending after eviction. Previously: Ready"
     reset = {"name": "c", "state": "Pending", "message": message, "lastTransitionTime": format_time(NOW)}
@@ -169,18 +170,21 @@ def test_e_checks_begin_anew_after_an_eviction_that_another_program_stated_alone
     assert status["preemptionGates"][0]["position"] == "Closed"
 
 
-def test_checks_and_gates_that_were_decided_on_during_an_eviction_stay() -> None:
+def test_requeue_keeps_checks_and_gates_that_changed_since_eviction() -> None:
     status = requeued(BEFORE)
     assert status["admissionChecks"][0]["state"] == "Ready"
     assert status["preemptionGates"][0]["position"] == "Open"
 
 
-def test_e_check_that_asked_for_a_retry_during_an_eviction_begins_anew() -> None:
+def test_e_requeue_resets_check_in_state_retry_since_eviction() -> None:
     [check] = requeued(BEFORE, "Retry")["admissionChecks"]
     assert (check["state"], check["retryCount"]) == ("Pending", 1)
     assert check["message"] == "Reset to Pending after eviction. Previously: Retry"
+
+
+def test_rejected_check_during_eviction_stays_rejected_after_requeue() -> None:
     [rejected] = requeued(BEFORE, "Rejected")["admissionChecks"]
-    assert rejected["state"] == "Rejected", "a rejection stands until its controller changes it"
+    assert rejected["state"] == "Rejected", "only its controller changes a rejection"
 
 
 def test_evictions_are_counted_by_reason_and_cause() -> None:
@@ -194,47 +198,47 @@ def test_evictions_are_counted_by_reason_and_cause() -> None:
     assert count_evictions(obj, "Deactivated", "") == 0
 
 
-MOST = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 """The largest int32."""
 
 
-def test_e_counts_of_another_program_stay_within_what_the_status_may_say() -> None:
+def test_e_counts_of_another_program_are_limited_to_int32() -> None:
     obj = workload(
         condition("Admitted", "True"),
         admission={"clusterQueue": "q"},
-        accumulatedPastExecutionTimeSeconds=MOST,
-        admissionChecks=[{"name": "c", "state": "Retry", "retryCount": MOST}],
-        schedulingStats={"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": MOST}]},
+        accumulatedPastExecutionTimeSeconds=MAX_INT32,
+        admissionChecks=[{"name": "c", "state": "Retry", "retryCount": MAX_INT32}],
+        schedulingStats={"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": MAX_INT32}]},
     )
     transition = StatusTransition(obj, NOW)
     transition.evict("Preempted", "m")
     transition.requeue("PendingEvaluation")
-    assert transition.status["accumulatedPastExecutionTimeSeconds"] == MOST
-    assert transition.status["admissionChecks"][0]["retryCount"] == MOST
-    assert transition.status["schedulingStats"]["evictions"][0]["count"] == MOST
+    assert transition.status["accumulatedPastExecutionTimeSeconds"] == MAX_INT32
+    assert transition.status["admissionChecks"][0]["retryCount"] == MAX_INT32
+    assert transition.status["schedulingStats"]["evictions"][0]["count"] == MAX_INT32
 
 
-def test_e_eviction_that_the_status_cannot_list_is_not_counted() -> None:
+def test_e_eviction_is_not_counted_if_list_of_statistics_is_full() -> None:
     others = [{"reason": f"R{number}", "underlyingCause": "", "count": 1} for number in range(256)]
     obj = workload(schedulingStats={"evictions": others})
     transition = StatusTransition(obj, NOW)
     transition.evict("Preempted", "m")
-    assert found(transition, "Evicted") == ("True", "Preempted", "m")
+    assert condition_of(transition, "Evicted") == ("True", "Preempted", "m")
     assert transition.status["schedulingStats"]["evictions"] == others
     transition.evict("R7", "m")
     assert transition.status["schedulingStats"]["evictions"][7]["count"] == 2
 
 
-def test_e_cause_of_another_program_is_cut_to_what_can_be_counted() -> None:
+def test_e_long_eviction_cause_of_another_program_is_cut() -> None:
     transition = StatusTransition(workload(), NOW)
     transition.evict("Deactivated", "m", "C" * 314 + ":::" + "D" * 700)
     cause = "C" * 314
-    assert found(transition, "Evicted") == ("True", f"DeactivatedDueTo{cause}", "m")
-    [counted] = transition.status["schedulingStats"]["evictions"]
-    assert counted["underlyingCause"] == cause
+    assert condition_of(transition, "Evicted") == ("True", f"DeactivatedDueTo{cause}", "m")
+    [statistics] = transition.status["schedulingStats"]["evictions"]
+    assert statistics["underlyingCause"] == cause
 
 
-def test_a_release_counts_the_time_that_was_run() -> None:
+def test_release_adds_execution_time_of_admission() -> None:
     obj = workload(
         condition("Admitted", "True"), admission={"clusterQueue": "q"}, accumulatedPastExecutionTimeSeconds=5
     )
@@ -242,26 +246,30 @@ def test_a_release_counts_the_time_that_was_run() -> None:
     transition.release("Suspended", "stopped")
     assert transition.status["accumulatedPastExecutionTimeSeconds"] == 65
     assert "admission" not in transition.status
-    assert found(transition, "QuotaReserved") == ("False", "Suspended", "stopped")
-    assert found(transition, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
+    assert condition_of(transition, "QuotaReserved") == ("False", "Suspended", "stopped")
+    assert condition_of(transition, "Admitted") == (
+        "False",
+        "NoReservation",
+        "The workload has no reservation",
+    )
 
 
-def test_used_up_execution_time_starts_over() -> None:
+def test_release_after_maximum_execution_time_resets_execution_time() -> None:
     evicted = condition("Evicted", "True", "DeactivatedDueToMaximumExecutionTimeExceeded")
     transition = StatusTransition(workload(condition("Admitted", "True"), evicted), NOW)
     transition.release("Deactivated", "m")
     assert "accumulatedPastExecutionTimeSeconds" not in transition.status
 
 
-@pytest.mark.parametrize("requeued", [[], [condition("Requeued", "True", "Preempted")]])
-def test_the_wait_is_measured_from_the_last_return(requeued: list[dict[str, Any]]) -> None:
-    transition = StatusTransition(workload(condition("Evicted", "True", "Preempted"), *requeued), NOW)
+@pytest.mark.parametrize("former", [[], [condition("Requeued", "True", "Preempted")]])
+def test_requeue_sets_start_of_wait_to_now(former: list[dict[str, Any]]) -> None:
+    transition = StatusTransition(workload(condition("Evicted", "True", "Preempted"), *former), NOW)
     transition.requeue("PendingEvaluation")
-    assert found(transition, "Requeued") == ("True", "Preempted", "m")
+    assert condition_of(transition, "Requeued") == ("True", "Preempted", "m")
     assert queued_since({"metadata": {}, "status": transition.status}) == NOW
 
 
-def test_a_mere_reservation_has_not_run() -> None:
+def test_release_without_admission_adds_no_execution_time() -> None:
     transition = StatusTransition(
         workload(condition("QuotaReserved", "True"), condition("Admitted", "False")), NOW
     )
@@ -270,11 +278,11 @@ def test_a_mere_reservation_has_not_run() -> None:
 
 
 @pytest.mark.parametrize("conditions", [[], [condition("Admitted", "True") | {"lastTransitionTime": "odd"}]])
-def test_a_time_that_cannot_be_read_is_not_known(conditions: list[dict[str, Any]]) -> None:
+def test_condition_since_is_none_without_valid_time(conditions: list[dict[str, Any]]) -> None:
     assert condition_since(workload(*conditions), ConditionType.ADMITTED) is None
 
 
-def test_a_known_time_is_in_nanoseconds() -> None:
+def test_condition_since_is_in_nanoseconds() -> None:
     assert (
         condition_since(workload(condition("Admitted", "True")), ConditionType.ADMITTED) == NOW - 60 * SECOND
     )
@@ -284,7 +292,7 @@ RESERVED, FINISHED = condition("QuotaReserved", "True"), condition("Finished", "
 
 
 @pytest.mark.parametrize(
-    ("conditions", "metadata", "holds", "over"),
+    ("conditions", "metadata", "holds", "is_over"),
     [
         ([], {}, False, False),
         ([RESERVED], {}, True, False),
@@ -293,17 +301,17 @@ RESERVED, FINISHED = condition("QuotaReserved", "True"), condition("Finished", "
         ([RESERVED, condition("Finished", "False")], {}, True, False),
     ],
 )
-def test_preempted_workload_holds_quota_until_it_stops(
-    conditions: list[dict[str, Any]], metadata: dict[str, Any], holds: bool, over: bool
+def test_workload_holds_quota_while_reserved_and_not_finished(
+    conditions: list[dict[str, Any]], metadata: dict[str, Any], holds: bool, is_over: bool
 ) -> None:
     obj = workload(*conditions)
     obj["metadata"] |= metadata
-    assert (holds_quota(obj), is_finished_or_deleting(obj)) == (holds, over)
+    assert (holds_quota(obj), is_finished_or_deleting(obj)) == (holds, is_over)
 
 
 @pytest.mark.parametrize(
     ("spec", "active"),
     [({}, True), ({"active": None}, True), ({"active": True}, True), ({"active": False}, False)],
 )
-def test_only_active_false_is_inactive(spec: dict[str, Any], active: bool) -> None:
+def test_workload_is_inactive_only_if_active_is_false(spec: dict[str, Any], active: bool) -> None:
     assert is_active({"spec": spec}) is active
