@@ -1,4 +1,4 @@
-"""What a scenario expects, compared with the decisions and statuses of the core."""
+"""Compare the expectations of a scenario with the decisions and statuses of the core."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -22,54 +22,56 @@ from tests.scenarios.story import Story
 
 
 def expect(story: Story, raw: Any) -> None:
-    """Compare, and collect instructions from now on for the next expectation."""
-    for word, what in cast("JsonObject", raw).items():
-        _EXPECTATIONS[word](story, what)
+    """Compare the expectations, and begin to collect instructions for the next ones."""
+    for key, value in cast("JsonObject", raw).items():
+        _EXPECTATIONS[key](story, value)
     story.instructions.clear()
     story.decided.clear()
     story.preempted.clear()
 
 
-# --- what was decided -----------------------------------------------------------------------------------
+# --- decisions ------------------------------------------------------------------------------------------
 
 
 def _reserved(story: Story, names: list[str]) -> None:
-    assert [name_of(each.key) for each in story.decided] == names
+    assert [name_of(decision.key) for decision in story.decided] == names
 
 
 def _preempted(story: Story, expected: JsonObject) -> None:
-    assert {name_of(each.key): str(each.reason) for each in story.preempted} == dict(expected)
+    assert {name_of(decision.key): str(decision.reason) for decision in story.preempted} == dict(expected)
 
 
 def _preemptors(story: Story, expected: JsonObject) -> None:
-    assert {name_of(each.key): name_of(each.preemptor) for each in story.preempted} == dict(expected)
+    assert {name_of(decision.key): name_of(decision.preemptor) for decision in story.preempted} == dict(
+        expected
+    )
 
 
 def _recomputed(story: Story, expected: JsonObject) -> None:
-    """Compare the heads that searched targets again, and the results."""
-    found = (each for each in story.instructions if isinstance(each, TargetsRecomputed))
-    assert {each.cluster_queue: str(each.result) for each in found} == dict(expected)
+    """Compare the heads that searched for targets again, and the results."""
+    recomputed = (item for item in story.instructions if isinstance(item, TargetsRecomputed))
+    assert {item.cluster_queue: str(item.result) for item in recomputed} == dict(expected)
 
 
 def _flavors(story: Story, expected: JsonObject) -> None:
-    for name, of in expected.items():
-        (decided,) = (each for each in story.decided if each.key == key_of(name))
-        parts = {part.name: dict(part.flavors) for part in decided.admission.pod_set_assignments}
-        assert (parts if next(iter(of)) in parts else parts["main"]) == of
+    for name, flavors in expected.items():
+        (decision,) = (decision for decision in story.decided if decision.key == key_of(name))
+        parts = {part.name: dict(part.flavors) for part in decision.admission.pod_set_assignments}
+        assert (parts if next(iter(flavors)) in parts else parts["main"]) == flavors
 
 
 def _usage(story: Story, expected: JsonObject) -> None:
     """Compare assignments, as ``{name: {podset: {resource: amount, count: n}}}``."""
-    for name, of in expected.items():
-        (decided,) = (each for each in story.decided if each.key == key_of(name))
+    for name, usage in expected.items():
+        (decision,) = (decision for decision in story.decided if decision.key == key_of(name))
         assert {
             part.name: {**printed(part.resource_usage), "count": part.count}
-            for part in decided.admission.pod_set_assignments
-        } == of
+            for part in decision.admission.pod_set_assignments
+        } == usage
 
 
 def _admit(story: Story, expected: JsonObject) -> None:
-    assert {name_of(each.key): each.admit for each in story.decided} == dict(expected)
+    assert {name_of(decision.key): decision.admit for decision in story.decided} == dict(expected)
 
 
 def _considered(story: Story, expected: JsonObject) -> None:
@@ -95,26 +97,34 @@ def _waiting(story: Story, expected: JsonObject) -> None:
 
 
 def _evicted(story: Story, expected: JsonObject) -> None:
-    evicted = {name_of(each.key): messages.preempted_message(each, "") for each in story.preempted}
+    evicted = {
+        name_of(decision.key): messages.preempted_message(decision, "") for decision in story.preempted
+    }
     assert {name: evicted.get(name) for name in expected} == dict(expected)
 
 
 def _reported(story: Story, names: list[str]) -> None:
-    assert [name_of(each.key) for each in story.instructions if isinstance(each, ReportPending)] == names
+    assert [
+        name_of(decision.key) for decision in story.instructions if isinstance(decision, ReportPending)
+    ] == names
 
 
 def _requests(story: Story, expected: JsonObject) -> None:
-    reports = {name_of(each.key): each for each in story.instructions if isinstance(each, ReportPending)}
-    for name, of in expected.items():
-        assert {part: printed(totals) for part, totals in reports[name].resource_requests} == of
+    reports = {
+        name_of(decision.key): decision
+        for decision in story.instructions
+        if isinstance(decision, ReportPending)
+    }
+    for name, requests in expected.items():
+        assert {part: printed(totals) for part, totals in reports[name].resource_requests} == requests
 
 
 def _second_passes(story: Story, expected: JsonObject) -> None:
     """Compare the results of second passes."""
-    reports = (each for each in story.instructions if isinstance(each, ReportSecondPass))
-    assert {name_of(each.key): messages.pending_condition(each.refusal).message for each in reports} == dict(
-        expected
-    )
+    reports = (decision for decision in story.instructions if isinstance(decision, ReportSecondPass))
+    assert {
+        name_of(decision.key): messages.pending_condition(decision.refusal).message for decision in reports
+    } == dict(expected)
 
 
 def _quiet(story: Story, quiet: bool) -> None:
@@ -123,21 +133,21 @@ def _quiet(story: Story, quiet: bool) -> None:
 
 def _refreshed(story: Story, names: list[str]) -> None:
     """Compare the refreshed ClusterQueues, LocalQueues and cohorts, as ``Kind name``."""
-    shown: set[str] = set()
-    for each in story.instructions:
-        match each:
+    refreshed: set[str] = set()
+    for instruction in story.instructions:
+        match instruction:
             case RefreshClusterQueue(name):
-                shown.add(f"ClusterQueue {name}")
+                refreshed.add(f"ClusterQueue {name}")
             case RefreshLocalQueue(key):
-                shown.add(f"LocalQueue {name_of(key)}")
+                refreshed.add(f"LocalQueue {name_of(key)}")
             case RefreshCohort(name):
-                shown.add(f"Cohort {name}")
+                refreshed.add(f"Cohort {name}")
             case _:
                 pass
-    assert sorted(shown) == sorted(names)
+    assert sorted(refreshed) == sorted(names)
 
 
-# --- what the core shows --------------------------------------------------------------------------------
+# --- current state --------------------------------------------------------------------------------------
 
 
 def _phases(story: Story, expected: JsonObject) -> None:
@@ -146,36 +156,36 @@ def _phases(story: Story, expected: JsonObject) -> None:
 
 def _wakeup(story: Story, when: Any) -> None:
     due = story.core.next_wakeup(story.now)
-    shown = "never" if due is None else "now" if due <= story.now else (due - story.now) / SECOND
-    assert shown == when
+    wakeup = "never" if due is None else "now" if due <= story.now else (due - story.now) / SECOND
+    assert wakeup == when
 
 
 def _in_use(story: Story, expected: JsonObject) -> None:
-    ask: dict[str, Callable[[str], bool]] = {
+    queries: dict[str, Callable[[str], bool]] = {
         "flavors": story.core.queries.is_flavor_in_use,
         "checks": story.core.queries.is_admission_check_in_use,
         "topologies": story.core.queries.is_topology_in_use,
         "clusterQueues": story.core.queries.cluster_queue_has_reservations,
     }
-    for kind, of in expected.items():
-        assert {name: ask[kind](name) for name in of} == of
+    for kind, names in expected.items():
+        assert {name: queries[kind](name) for name in names} == names
 
 
-def printed(of: Amounts) -> dict[str, str]:
-    return {resource: format_amount(resource, value) for resource, value in of}
+def printed(amounts: Amounts) -> dict[str, str]:
+    return {resource: format_amount(resource, value) for resource, value in amounts}
 
 
-def totals(of: tuple[FlavorTotals, ...], *, borrowed: bool) -> dict[str, dict[str, str]]:
+def totals(flavors: tuple[FlavorTotals, ...], *, borrowed: bool) -> dict[str, dict[str, str]]:
     return {
         flavor: {
             total.resource: format_amount(total.resource, total.borrowed if borrowed else total.total)
             for total in resources
         }
-        for flavor, resources in of
+        for flavor, resources in flavors
     }
 
 
-def _of_cluster_queue(status: ClusterQueueStatus) -> JsonObject:
+def _cluster_queue_fields(status: ClusterQueueStatus) -> JsonObject:
     condition = messages.cluster_queue_active(status)
     return {
         "pending": status.pending,
@@ -191,7 +201,7 @@ def _of_cluster_queue(status: ClusterQueueStatus) -> JsonObject:
     }
 
 
-def _of_local_queue(status: LocalQueueStatus) -> JsonObject:
+def _local_queue_fields(status: LocalQueueStatus) -> JsonObject:
     condition = messages.local_queue_active(status)
     return {
         "pending": status.pending,
@@ -205,7 +215,7 @@ def _of_local_queue(status: LocalQueueStatus) -> JsonObject:
     }
 
 
-def _of_cohort(status: CohortStatus) -> JsonObject:
+def _cohort_fields(status: CohortStatus) -> JsonObject:
     return {
         "share": None if status.share is None else status.share.weighted_share,
         "quota": {f"{f}/{r}": format_amount(r, value) for (f, r), value in status.subtree_quota},
@@ -215,31 +225,31 @@ def _of_cohort(status: CohortStatus) -> JsonObject:
     }
 
 
-def _shown(expected: Any, status: JsonObject | None) -> None:
-    """Return the expectations of an object; None if the object must not exist."""
+def _compare_status(expected: Any, status: JsonObject | None) -> None:
+    """Compare the expected fields of a status. None means that the object must not exist."""
     if expected is None or status is None:
         assert status is None
         assert expected is None
         return
-    assert {word: status[word] for word in expected} == expected
+    assert {key: status[key] for key in expected} == expected
 
 
 def _cluster_queues(story: Story, expected: JsonObject) -> None:
-    for name, of in expected.items():
+    for name, fields in expected.items():
         status = story.core.queries.cluster_queue_status(name)
-        _shown(of, None if status is None else _of_cluster_queue(status))
+        _compare_status(fields, None if status is None else _cluster_queue_fields(status))
 
 
 def _local_queues(story: Story, expected: JsonObject) -> None:
-    for name, of in expected.items():
+    for name, fields in expected.items():
         status = story.core.queries.local_queue_status(key_of(name))
-        _shown(of, None if status is None else _of_local_queue(status))
+        _compare_status(fields, None if status is None else _local_queue_fields(status))
 
 
 def _cohorts(story: Story, expected: JsonObject) -> None:
-    for name, of in expected.items():
+    for name, fields in expected.items():
         status = story.core.queries.cohort_status(name)
-        _shown(of, None if status is None else _of_cohort(status))
+        _compare_status(fields, None if status is None else _cohort_fields(status))
 
 
 _EXPECTATIONS: Mapping[str, Callable[[Story, Any], None]] = {

@@ -1,6 +1,6 @@
-"""Reads the objects of a scenario: what is written in YAML becomes the values that the core decides over.
+"""Read the objects of a scenario: YAML becomes the values of the core's model.
 
-README.md beside this file lists the words; one that is not known is an error.
+README.md in this folder lists the keys. An unknown key is an error.
 """
 
 import re
@@ -58,16 +58,16 @@ from admitq.core.settings import (
 from admitq_api.json_objects import JsonObject
 from admitq_api.quantity import parse_amount, parse_quantity
 
-BEGINNING = 1_000 * SECOND
-EVERYONE = LabelSelector()
+START = 1_000 * SECOND
+ALL_NAMESPACES = LabelSelector()
 
 
 class StoryError(Exception):
     """The scenario is not valid."""
 
 
-class Words:
-    """A mapping with keys that must all be read; `end` reports the others."""
+class Keys:
+    """A mapping whose keys must all be read. `end` raises an error for unread keys."""
 
     def __init__(self, raw: Any, where: str) -> None:
         if not isinstance(raw, Mapping):
@@ -75,11 +75,11 @@ class Words:
         self._left: dict[str, Any] = dict(cast("JsonObject", raw))
         self._where = where
 
-    def take(self, word: str, default: Any = None) -> Any:
-        return self._left.pop(word, default)
+    def take(self, key: str, default: Any = None) -> Any:
+        return self._left.pop(key, default)
 
-    def has(self, word: str) -> bool:
-        return word in self._left
+    def has(self, key: str) -> bool:
+        return key in self._left
 
     def rest(self) -> dict[str, Any]:
         rest, self._left = self._left, {}
@@ -87,7 +87,7 @@ class Words:
 
     def end(self) -> None:
         if self._left:
-            raise StoryError(f"{self._where}: unknown words {sorted(self._left)}")
+            raise StoryError(f"{self._where}: unknown keys {sorted(self._left)}")
 
 
 def key_of(name: str) -> ObjectKey:
@@ -100,23 +100,23 @@ def name_of(key: ObjectKey) -> str:
 
 
 def instant(seconds: float) -> int:
-    return BEGINNING + round(seconds * SECOND)
+    return START + round(seconds * SECOND)
 
 
 # --- values ---------------------------------------------------------------------------------------------
 
 
 def requirements(raw: Any) -> tuple[SelectorRequirement, ...]:
-    """``{zone: a}``, ``{zone: [a, b]}``, or ``{zone: {NotIn: [a]}}``."""
+    """Read ``{zone: a}``, ``{zone: [a, b]}``, or ``{zone: {NotIn: [a]}}``."""
 
-    def one(key: str, what: Any) -> SelectorRequirement:
-        if isinstance(what, Mapping):
-            ((operator, values),) = cast("JsonObject", what).items()
+    def requirement(key: str, value: Any) -> SelectorRequirement:
+        if isinstance(value, Mapping):
+            ((operator, values),) = cast("JsonObject", value).items()
             return SelectorRequirement(key, SelectorOperator(operator), tuple(map(str, values or ())))
-        values = what if isinstance(what, list) else [what]
+        values = value if isinstance(value, list) else [value]
         return SelectorRequirement(key, SelectorOperator.IN, tuple(map(str, cast("list[Any]", values))))
 
-    return tuple(one(key, what) for key, what in cast("JsonObject", raw).items())
+    return tuple(requirement(key, value) for key, value in cast("JsonObject", raw).items())
 
 
 def labels(raw: Any) -> tuple[tuple[str, str], ...]:
@@ -126,7 +126,7 @@ def labels(raw: Any) -> tuple[tuple[str, str], ...]:
 def exact(raw: Any) -> ExactAmounts:
     """Return quantities exactly as stated."""
     return tuple(
-        sorted((resource, parse_quantity(of)) for resource, of in cast("JsonObject", raw or {}).items())
+        sorted((resource, parse_quantity(value)) for resource, value in cast("JsonObject", raw or {}).items())
     )
 
 
@@ -137,9 +137,9 @@ def weight(raw: Any) -> Fraction:
 def quota(resource: str, raw: Any) -> ResourceQuota:
     if not isinstance(raw, Mapping):
         return ResourceQuota(parse_amount(resource, raw))
-    words = Words(raw, f"quota of {resource}")
-    nominal, borrow, lend = (words.take(word) for word in ("nominal", "borrow", "lend"))
-    words.end()
+    keys = Keys(raw, f"quota of {resource}")
+    nominal, borrow, lend = (keys.take(key) for key in ("nominal", "borrow", "lend"))
+    keys.end()
     return ResourceQuota(
         parse_amount(resource, nominal or 0),
         None if borrow is None else parse_amount(resource, borrow),
@@ -148,11 +148,13 @@ def quota(resource: str, raw: Any) -> ResourceQuota:
 
 
 def groups(raw: Any) -> tuple[ResourceGroup, ...]:
-    """One group as ``{flavor: {resource: quota}}``, or a list of them."""
+    """Read one group as ``{flavor: {resource: quota}}``, or a list of groups."""
     result: list[ResourceGroup] = []
     for group in raw if isinstance(raw, list) else [raw or {}]:
         flavors = tuple(
-            FlavorQuotas(flavor, tuple((resource, quota(resource, of)) for resource, of in resources.items()))
+            FlavorQuotas(
+                flavor, tuple((resource, quota(resource, value)) for resource, value in resources.items())
+            )
             for flavor, resources in cast("JsonObject", group).items()
         )
         if flavors:
@@ -161,14 +163,14 @@ def groups(raw: Any) -> tuple[ResourceGroup, ...]:
 
 
 def taint(text: str) -> Taint:
-    """``key=value:Effect``."""
+    """Read ``key=value:Effect``."""
     rest, _, effect = text.rpartition(":")
     key, _, value = rest.partition("=")
     return Taint(key, value, effect)
 
 
 def toleration(text: str) -> Toleration:
-    """``key=value``, ``key`` for Exists, ``*`` for all; with ``:Effect`` for one effect."""
+    """Read ``key=value``, ``key`` for Exists, or ``*`` for all; with ``:Effect`` for one effect."""
     rest, _, effect = text.partition(":")
     key, equals, value = rest.partition("=")
     if key == "*":
@@ -180,215 +182,218 @@ def toleration(text: str) -> Toleration:
 
 
 def preemption(raw: Any) -> ClusterQueuePreemption:
-    """Values as in the API; ``borrowWithinCohort`` may be just its policy."""
-    words = Words(raw or {}, "preemption")
-    borrow = words.take("borrowWithinCohort", "Never")
-    of_borrowers = Words(borrow if isinstance(borrow, Mapping) else {"policy": borrow}, "borrowWithinCohort")
+    """Read the fields of the API. ``borrowWithinCohort`` can be only its policy."""
+    keys = Keys(raw or {}, "preemption")
+    borrow = keys.take("borrowWithinCohort", "Never")
+    borrow_keys = Keys(borrow if isinstance(borrow, Mapping) else {"policy": borrow}, "borrowWithinCohort")
     result = ClusterQueuePreemption(
-        PreemptionPolicy(words.take("reclaimWithinCohort", "Never")),
-        PreemptionPolicy(words.take("withinClusterQueue", "Never")),
+        PreemptionPolicy(keys.take("reclaimWithinCohort", "Never")),
+        PreemptionPolicy(keys.take("withinClusterQueue", "Never")),
         BorrowWithinCohort(
-            PreemptionPolicy(of_borrowers.take("policy", "LowerPriority")),
-            of_borrowers.take("maxPriorityThreshold"),
+            PreemptionPolicy(borrow_keys.take("policy", "LowerPriority")),
+            borrow_keys.take("maxPriorityThreshold"),
         ),
     )
-    of_borrowers.end()
-    words.end()
+    borrow_keys.end()
+    keys.end()
     return result
 
 
 def cluster_queue(name: str, raw: Any) -> ClusterQueue:
-    words = Words(raw, f"clusterQueue {name}")
-    selector, preference = words.take("namespaces", "all"), words.take("preference")
+    keys = Keys(raw, f"clusterQueue {name}")
+    selector, preference = keys.take("namespaces", "all"), keys.take("preference")
     queue = ClusterQueue(
         name,
-        cohort=words.take("cohort"),
-        resource_groups=groups(words.take("quota")),
-        queueing_strategy=QueueingStrategy(words.take("strategy", "BestEffortFIFO")),
+        cohort=keys.take("cohort"),
+        resource_groups=groups(keys.take("quota")),
+        queueing_strategy=QueueingStrategy(keys.take("strategy", "BestEffortFIFO")),
         namespace_selector=(
-            EVERYONE
+            ALL_NAMESPACES
             if selector == "all"
             else None
             if selector == "none"
             else LabelSelector(requirements(selector))
         ),
-        stop_policy=StopPolicy(words.take("stop", "None")),
+        stop_policy=StopPolicy(keys.take("stop", "None")),
         admission_checks=tuple(
             AdmissionCheckRule(check, tuple(flavors or ()))
-            for check, flavors in words.take("checks", {}).items()
+            for check, flavors in keys.take("checks", {}).items()
         ),
         flavor_fungibility=FlavorFungibility(
-            FlavorFungibilityPolicy(words.take("whenCanBorrow", "MayStopSearch")),
-            FlavorFungibilityPolicy(words.take("whenCanPreempt", "TryNextFlavor")),
+            FlavorFungibilityPolicy(keys.take("whenCanBorrow", "MayStopSearch")),
+            FlavorFungibilityPolicy(keys.take("whenCanPreempt", "TryNextFlavor")),
             None if preference is None else FlavorFungibilityPreference(preference),
         ),
-        preemption=preemption(words.take("preemption")),
-        fair_weight=weight(words.take("weight")),
-        usage_based_admission=words.take("usageBased", False),
-        terminating=words.take("terminating", False),
+        preemption=preemption(keys.take("preemption")),
+        fair_weight=weight(keys.take("weight")),
+        usage_based_admission=keys.take("usageBased", False),
+        terminating=keys.take("terminating", False),
     )
-    words.end()
+    keys.end()
     return queue
 
 
 def cohort(name: str, raw: Any) -> Cohort:
-    words = Words(raw or {}, f"cohort {name}")
+    keys = Keys(raw or {}, f"cohort {name}")
     result = Cohort(
-        name, words.take("parent"), groups(words.take("quota")), fair_weight=weight(words.take("weight"))
+        name, keys.take("parent"), groups(keys.take("quota")), fair_weight=weight(keys.take("weight"))
     )
-    words.end()
+    keys.end()
     return result
 
 
 def admission_check(name: str, raw: Any) -> AdmissionCheck:
-    words = Words(raw or {}, f"check {name}")
-    result = AdmissionCheck(name, words.take("controller", "example.com/check"), words.take("active", True))
-    words.end()
+    keys = Keys(raw or {}, f"check {name}")
+    result = AdmissionCheck(name, keys.take("controller", "example.com/check"), keys.take("active", True))
+    keys.end()
     return result
 
 
 def local_queue(name: str, raw: Any) -> LocalQueue:
-    words = Words(raw if isinstance(raw, Mapping) else {"clusterQueue": raw}, f"localQueue {name}")
-    consumed = words.take("consumed")
+    keys = Keys(raw if isinstance(raw, Mapping) else {"clusterQueue": raw}, f"localQueue {name}")
+    consumed = keys.take("consumed")
     queue = LocalQueue(
         key_of(name),
-        words.take("clusterQueue"),
-        stop_policy=StopPolicy(words.take("stop", "None")),
-        fair_weight=weight(words.take("weight")),
+        keys.take("clusterQueue"),
+        stop_policy=StopPolicy(keys.take("stop", "None")),
+        fair_weight=weight(keys.take("weight")),
         consumed=(
             None
             if consumed is None
             else ConsumedResources(
-                amounts({of: parse_amount(of, value) for of, value in consumed.items()}), BEGINNING
+                amounts({resource: parse_amount(resource, value) for resource, value in consumed.items()}),
+                START,
             )
         ),
-        terminating=words.take("terminating", False),
+        terminating=keys.take("terminating", False),
     )
-    words.end()
+    keys.end()
     return queue
 
 
 def flavor(name: str, raw: Any) -> ResourceFlavor:
-    words = Words(raw or {}, f"flavor {name}")
+    keys = Keys(raw or {}, f"flavor {name}")
     result = ResourceFlavor(
         name,
-        labels(words.take("labels")),
-        tuple(taint(each) for each in words.take("taints", [])),
-        tuple(toleration(each) for each in words.take("tolerations", [])),
-        words.take("topology"),
+        labels(keys.take("labels")),
+        tuple(taint(text) for text in keys.take("taints", [])),
+        tuple(toleration(text) for text in keys.take("tolerations", [])),
+        keys.take("topology"),
     )
-    words.end()
+    keys.end()
     return result
 
 
 def limit_range(name: str, raw: Any) -> LimitRange:
-    """``{Container: {max, min, default, defaultRequest}, Pod: {max, min}}``."""
+    """Read ``{Container: {max, min, default, defaultRequest}, Pod: {max, min}}``."""
 
-    def item(of: str, bounds: Any) -> LimitRangeItem:
-        words = Words(bounds, f"limitRange {name}")
+    def item(limited_type: str, bounds: Any) -> LimitRangeItem:
+        keys = Keys(bounds, f"limitRange {name}")
         maximum, minimum, limits, requests = (
-            exact(words.take(word)) for word in ("max", "min", "default", "defaultRequest")
+            exact(keys.take(key)) for key in ("max", "min", "default", "defaultRequest")
         )
-        words.end()
-        return LimitRangeItem(LimitedType(of), maximum, minimum, limits, requests)
+        keys.end()
+        return LimitRangeItem(LimitedType(limited_type), maximum, minimum, limits, requests)
 
-    return LimitRange(tuple(item(of, bounds) for of, bounds in cast("JsonObject", raw).items()))
+    return LimitRange(
+        tuple(item(limited_type, bounds) for limited_type, bounds in cast("JsonObject", raw).items())
+    )
 
 
 # --- pods -----------------------------------------------------------------------------------------------
 
 
 def container(raw: Any) -> ContainerResources:
-    """Requests by resource; ``limits``, and ``restartable`` of an init container."""
-    words = Words(raw, "container")
-    limits, restartable = exact(words.take("limits")), words.take("restartable", False)
-    return ContainerResources(exact(words.rest()), limits, restartable)
+    """Read requests by resource, ``limits``, and ``restartable`` of an init container."""
+    keys = Keys(raw, "container")
+    limits, restartable = exact(keys.take("limits")), keys.take("restartable", False)
+    return ContainerResources(exact(keys.rest()), limits, restartable)
 
 
 def pod_set(name: str, raw: Any) -> PodSet:
-    """Return the requests of the only container: all fields beside the known ones."""
-    words = Words(raw, f"podset {name}")
-    affinity, overhead = words.take("affinity"), words.take("overhead")
-    pod_level = Words(words.take("pod", {}), f"podset {name}")
+    """Read a podset. Unknown fields are the requests of its only container."""
+    keys = Keys(raw, f"podset {name}")
+    affinity, overhead = keys.take("affinity"), keys.take("overhead")
+    pod_level = Keys(keys.take("pod", {}), f"podset {name}")
     pod_limits, pod_requests = exact(pod_level.take("limits")), exact(pod_level.rest())
-    fixed: dict[str, Any] = {
-        "count": words.take("count", 1),
-        "min_count": words.take("minCount"),
-        "group": words.take("group"),
-        "node_selector": labels(words.take("nodeSelector")),
-        "tolerations": tuple(toleration(each) for each in words.take("tolerates", [])),
+    fields: dict[str, Any] = {
+        "count": keys.take("count", 1),
+        "min_count": keys.take("minCount"),
+        "group": keys.take("group"),
+        "node_selector": labels(keys.take("nodeSelector")),
+        "tolerations": tuple(toleration(text) for text in keys.take("tolerates", [])),
         "required_node_affinity": (
             None if affinity is None else tuple(NodeSelectorTerm(requirements(term)) for term in affinity)
         ),
     }
-    init_containers = tuple(container(each) for each in words.take("initContainers", ()))
-    runtime_class = words.take("runtimeClass")
-    containers = words.take("containers")
-    rest = words.rest()
+    init_containers = tuple(container(item) for item in keys.take("initContainers", ()))
+    runtime_class = keys.take("runtimeClass")
+    containers = keys.take("containers")
+    rest = keys.rest()
     if containers is not None and rest:
-        raise StoryError(f"podset {name}: unknown words {sorted(rest)}")
+        raise StoryError(f"podset {name}: unknown keys {sorted(rest)}")
     template = PodTemplate(
-        tuple(container(each) for each in (containers or [rest])),
+        tuple(container(item) for item in (containers or [rest])),
         init_containers,
         pod_requests,
         pod_limits,
         None if overhead is None else exact(overhead),
         runtime_class,
     )
-    return PodSet(name, template=template, **fixed)
+    return PodSet(name, template=template, **fields)
 
 
 # --- settings -------------------------------------------------------------------------------------------
 
 
 def transformation(raw: Any) -> Transformation:
-    words = Words(raw, "transformation")
-    strategy = words.take("strategy", "Retain")
+    keys = Keys(raw, "transformation")
+    strategy = keys.take("strategy", "Retain")
     if strategy not in ("Retain", "Replace"):
         raise StoryError(f"transformation: unknown strategy {strategy}")
     result = Transformation(
-        words.take("input"),
+        keys.take("input"),
         tuple(
-            TransformationOutput(to, parse_quantity(factor))
-            for to, factor in words.take("outputs", {}).items()
+            TransformationOutput(output, parse_quantity(factor))
+            for output, factor in keys.take("outputs", {}).items()
         ),
         retain=strategy == "Retain",
-        multiply_by=words.take("multiplyBy"),
+        multiply_by=keys.take("multiplyBy"),
     )
-    words.end()
+    keys.end()
     return result
 
 
 def resources(raw: Any) -> Resources:
-    words = Words(raw or {}, "resources")
-    strategy = words.take("quotaCheckStrategy", "BlockUndeclared")
+    keys = Keys(raw or {}, "resources")
+    strategy = keys.take("quotaCheckStrategy", "BlockUndeclared")
     if strategy not in ("BlockUndeclared", "IgnoreUndeclared"):
         raise StoryError(f"resources: unknown quotaCheckStrategy {strategy}")
     result = Resources(
         ignore_undeclared=strategy == "IgnoreUndeclared",
-        excluded_prefixes=tuple(words.take("excludeResourcePrefixes", ())),
-        transformations=tuple(transformation(each) for each in words.take("transformations", ())),
+        excluded_prefixes=tuple(keys.take("excludeResourcePrefixes", ())),
+        transformations=tuple(transformation(item) for item in keys.take("transformations", ())),
     )
-    words.end()
+    keys.end()
     return result
 
 
 def admission_fair_sharing(raw: Any) -> AdmissionFairSharing:
-    """Durations in seconds."""
-    words = Words(raw, "admissionFairSharing")
+    """Read the settings, with durations in seconds."""
+    keys = Keys(raw, "admissionFairSharing")
     default = AdmissionFairSharing()
-    half_life, sampling = words.take("usageHalfLifeTime"), words.take("usageSamplingInterval")
+    half_life, sampling = keys.take("usageHalfLifeTime"), keys.take("usageSamplingInterval")
     result = AdmissionFairSharing(
         default.half_life if half_life is None else half_life * SECOND,
         default.sampling_interval if sampling is None else sampling * SECOND,
-        exact(words.take("resourceWeights")),
+        exact(keys.take("resourceWeights")),
     )
-    words.end()
+    keys.end()
     return result
 
 
 def gates(raw: Any) -> Gates:
-    """By the names of the gates."""
+    """Read gates by name."""
     named = {
         re.sub(r"(?<!^)(?=[A-Z])", "_", gate).lower(): value
         for gate, value in cast("JsonObject", raw).items()
@@ -397,21 +402,21 @@ def gates(raw: Any) -> Gates:
 
 
 def settings(raw: Any) -> Settings:
-    words = Words(raw, "settings")
-    fair_sharing = words.take("fairSharing")
-    usage_based = words.take("admissionFairSharing")
+    keys = Keys(raw, "settings")
+    fair_sharing = keys.take("fairSharing")
+    usage_based = keys.take("admissionFairSharing")
     result = Settings(
-        multikueue_controller=words.take("multikueueController", ""),
-        provisioning_controller=words.take("provisioningController", ""),
+        multikueue_controller=keys.take("multikueueController", ""),
+        provisioning_controller=keys.take("provisioningController", ""),
         fair_sharing=(
             None
             if fair_sharing is None
-            else FairSharing(tuple(PreemptionStrategy(each) for each in fair_sharing))
+            else FairSharing(tuple(PreemptionStrategy(item) for item in fair_sharing))
         ),
         admission_fair_sharing=None if usage_based is None else admission_fair_sharing(usage_based),
-        resources=resources(words.take("resources")),
-        block_admission=words.take("blockAdmission", False),
-        gates=gates(words.take("gates", {})),
+        resources=resources(keys.take("resources")),
+        block_admission=keys.take("blockAdmission", False),
+        gates=gates(keys.take("gates", {})),
     )
-    words.end()
+    keys.end()
     return result

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from admitq.core import events as happened
+from admitq.core import events
 from admitq.core.events import Event
 from admitq.core.instructions import Instruction, Preempt, ReserveQuota
 from admitq.core.model import SECOND, Admission, AdmissionCheckState, ObjectKey, ResourceProblem, Workload
@@ -12,9 +12,9 @@ from admitq.core.state import AdmissionState
 from admitq.translate import messages
 from admitq_api.json_objects import JsonObject
 from tests.scenarios.objects import (
-    BEGINNING,
+    START,
+    Keys,
     StoryError,
-    Words,
     admission_check,
     cluster_queue,
     cohort,
@@ -29,16 +29,16 @@ from tests.scenarios.objects import (
     pod_set,
 )
 
-_PATIENCE = 100
-"""If a story does not settle within so many rounds of preemption, it fails."""
+_MAX_ROUNDS = 100
+"""Maximum number of rounds of preemption until a story settles."""
 
 
 @dataclass
 class Story:
-    """The state of a scenario that is played."""
+    """The state of a running scenario."""
 
     core: AdmissionState = field(default_factory=AdmissionState)
-    now: int = BEGINNING
+    now: int = START
     specs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     workloads: dict[ObjectKey, Workload] = field(default_factory=dict[ObjectKey, Workload])
     decided: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
@@ -63,61 +63,63 @@ class Story:
         if isinstance(before, Mapping) and isinstance(raw, Mapping):
             raw = {**cast("JsonObject", before), **cast("JsonObject", raw)}
         self.specs[kind][name] = raw
-        self.send(_MADE[kind](name, raw))
+        self.send(_CHANGED_EVENTS[kind](name, raw))
 
     def remove(self, kind: str, name: str) -> None:
         self.specs.get(kind, {}).pop(name, None)
-        self.send(_REMOVED[kind](name))
+        self.send(_DELETED_EVENTS[kind](name))
 
     def put_workload(self, workload: Workload) -> None:
         self.workloads[workload.key] = workload
         if workload.finished:
-            self._taken({workload.key})
-        self.send(happened.WorkloadChanged(workload))
+            self._take_unwritten({workload.key})
+        self.send(events.WorkloadChanged(workload))
 
     def submit(self, raw: Any) -> None:
-        for each in raw if isinstance(raw, list) else [raw]:
-            self._submit(Words(each, "submit"))
+        for workload in raw if isinstance(raw, list) else [raw]:
+            self._submit(Keys(workload, "submit"))
 
-    def _submit(self, words: Words) -> None:
+    def _submit(self, keys: Keys) -> None:
         self.submitted += 1
-        name = words.take("name")
-        copies = words.take("copies")
-        fixed: dict[str, Any] = {
-            "queue_name": words.take("queue", "main"),
-            "queued_at": instant(words.take("at", self.submitted / 1000)),
-            "priority": words.take("priority", 0),
-            "active": words.take("active", True),
-            "finished": words.take("finished", False),
-            "admission_gates": tuple(words.take("gates", ())),
-            "has_closed_preemption_gate": words.take("preemptionGated", False),
-            "replaces": None if (original := words.take("replaces")) is None else key_of(original),
-            "resource_problems": tuple(ResourceProblem(*each) for each in words.take("problems", ())),
+        name = keys.take("name")
+        copies = keys.take("copies")
+        workload_fields: dict[str, Any] = {
+            "queue_name": keys.take("queue", "main"),
+            "queued_at": instant(keys.take("at", self.submitted / 1000)),
+            "priority": keys.take("priority", 0),
+            "active": keys.take("active", True),
+            "finished": keys.take("finished", False),
+            "admission_gates": tuple(keys.take("gates", ())),
+            "has_closed_preemption_gate": keys.take("preemptionGated", False),
+            "replaces": None if (original := keys.take("replaces")) is None else key_of(original),
+            "resource_problems": tuple(ResourceProblem(*problem) for problem in keys.take("problems", ())),
         }
-        uid = words.take("uid")
-        parts = words.take("podSets")
-        rest = words.rest()
+        uid = keys.take("uid")
+        parts = keys.take("podSets")
+        rest = keys.rest()
         if parts is not None and rest:
-            raise StoryError(f"submit: unknown words {sorted(rest)}")
-        pod_sets = tuple(pod_set(part, of) for part, of in (parts or {"main": rest}).items())
+            raise StoryError(f"submit: unknown keys {sorted(rest)}")
+        pod_sets = tuple(pod_set(part, fields) for part, fields in (parts or {"main": rest}).items())
         for name_of_copy in [name] if copies is None else [f"{name}-{n}" for n in range(1, copies + 1)]:
             key = key_of(name_of_copy)
             self.put_workload(
-                Workload(key, uid or f"uid-of-{key.namespace}-{key.name}", pod_sets=pod_sets, **fixed)
+                Workload(
+                    key, uid or f"uid-of-{key.namespace}-{key.name}", pod_sets=pod_sets, **workload_fields
+                )
             )
 
     def change(self, raw: Any) -> None:
-        for name, what in cast("JsonObject", raw).items():
-            self.put_workload(self._changed(self.workloads[key_of(name)], Words(what, f"change {name}")))
+        for name, fields in cast("JsonObject", raw).items():
+            self.put_workload(self._changed(self.workloads[key_of(name)], Keys(fields, f"change {name}")))
 
-    def _changed(self, workload: Workload, words: Words) -> Workload:
+    def _changed(self, workload: Workload, keys: Keys) -> Workload:
         fields: dict[str, Any] = {}
-        if words.has("openPlaces"):
-            fields["admission"] = _with_open_places(workload.admission, words.take("openPlaces"))
-        for word, (field_name, read) in _CHANGES.items():
-            if words.has(word):
-                fields[field_name] = read(words.take(word))
-        words.end()
+        if keys.has("openPlaces"):
+            fields["admission"] = _with_open_places(workload.admission, keys.take("openPlaces"))
+        for key, (field_name, read) in _WORKLOAD_FIELDS.items():
+            if keys.has(key):
+                fields[field_name] = read(keys.take(key))
+        keys.end()
         return replace(workload, **fields)
 
     def names(self, raw: Any) -> Iterator[Workload]:
@@ -127,7 +129,7 @@ class Story:
     # --- steps ------------------------------------------------------------------------------------
 
     def cycles(self, limit: int | None, *, written: bool) -> None:
-        for instruction in self.send(happened.CyclesRequested(limit)):
+        for instruction in self.send(events.CyclesRequested(limit)):
             match instruction:
                 case ReserveQuota(key):
                     self.decided.append(instruction)
@@ -141,16 +143,17 @@ class Story:
         if written:
             self.write(None)
 
-    def _taken(self, keys: Container[ObjectKey]) -> list[ReserveQuota | Preempt]:
+    def _take_unwritten(self, keys: Container[ObjectKey]) -> list[ReserveQuota | Preempt]:
         """Remove and return the unwritten decisions over these workloads, in order."""
-        taken = [each for each in self.unwritten if each.key in keys]
-        self.unwritten = [each for each in self.unwritten if each.key not in keys]
-        return taken
+        decisions = [decision for decision in self.unwritten if decision.key in keys]
+        self.unwritten = [decision for decision in self.unwritten if decision.key not in keys]
+        return decisions
 
     def write(self, raw: Any) -> None:
         """Write decided reservations and preemptions, and observe them."""
-        for each in self._taken(self.workloads if raw is None else {each.key for each in self.names(raw)}):
-            match each:
+        keys = self.workloads if raw is None else {workload.key for workload in self.names(raw)}
+        for decision in self._take_unwritten(keys):
+            match decision:
                 case ReserveQuota(key=key, admission=admission, admit=admit):
                     self.put_workload(
                         replace(
@@ -165,13 +168,13 @@ class Story:
                     self.put_workload(replace(self.workloads[key], evicted=True))
 
     def lose(self, raw: Any) -> None:
-        """Fail to write the first decision, on which the later ones were built."""
+        """Fail to write the first decision. Later decisions for the workload are dropped."""
         for workload in self.names(raw):
-            lost = self._taken({workload.key})
+            lost_decisions = self._take_unwritten({workload.key})
             failed = (
-                happened.PreemptionFailed
-                if lost and isinstance(lost[0], Preempt)
-                else happened.ReservationFailed
+                events.PreemptionFailed
+                if lost_decisions and isinstance(lost_decisions[0], Preempt)
+                else events.ReservationFailed
             )
             self.send(failed(workload.key, workload.uid))
 
@@ -191,22 +194,26 @@ class Story:
         """Run cycles and stop evicted workloads until nothing is decided.
 
         Raises:
-            AssertionError: there is no end to it.
+            AssertionError: preemptions do not end.
         """
-        for _ in range(_PATIENCE):
+        for _ in range(_MAX_ROUNDS):
             self.cycles(None, written=True)
-            leaving = [of for of in self.workloads.values() if of.evicted and of.admission is not None]
+            leaving = [
+                workload
+                for workload in self.workloads.values()
+                if workload.evicted and workload.admission is not None
+            ]
             if not leaving:
                 return
             for workload in leaving:
                 self.stop(name_of(workload.key))
-        raise AssertionError("preemptions do not come to an end")
+        raise AssertionError("preemptions do not end")
 
     def delete(self, raw: Any) -> None:
         for workload in list(self.names(raw)):
             del self.workloads[workload.key]
-            self._taken({workload.key})
-            self.send(happened.WorkloadDeleted(workload.key, workload.uid))
+            self._take_unwritten({workload.key})
+            self.send(events.WorkloadDeleted(workload.key, workload.uid))
 
     def restart(self) -> None:
         self.core = AdmissionState.from_dict(self.core.to_dict())
@@ -214,45 +221,45 @@ class Story:
     def wait(self, seconds: float) -> None:
         self.now += round(seconds * SECOND)
 
-    def again(self) -> None:
+    def observe_again(self) -> None:
         """Repeat all observations, as after a new list."""
         for kind, objects in self.specs.items():
             for name, raw in objects.items():
-                self.send(_MADE[kind](name, raw))
+                self.send(_CHANGED_EVENTS[kind](name, raw))
         for workload in self.workloads.values():
-            self.send(happened.WorkloadChanged(workload))
+            self.send(events.WorkloadChanged(workload))
 
-    def step(self, word: str, what: Any) -> None:
-        """Take one step; a step without arguments is a single word."""
-        _STEPS[word](self, what)
+    def step(self, key: str, value: Any) -> None:
+        """Play one step. A step without arguments has the value None."""
+        _STEPS[key](self, value)
 
 
-_MADE: Mapping[str, Callable[[str, Any], Event]] = {
-    "namespaces": lambda name, raw: happened.NamespaceChanged(name, labels(raw)),
-    "topologies": lambda name, _: happened.TopologyChanged(name),
-    "limitRanges": lambda name, raw: happened.LimitRangeChanged(key_of(name), limit_range(name, raw)),
-    "runtimeClasses": lambda name, raw: happened.RuntimeClassChanged(name, exact(raw)),
-    "flavors": lambda name, raw: happened.ResourceFlavorChanged(flavor(name, raw)),
-    "checks": lambda name, raw: happened.AdmissionCheckChanged(admission_check(name, raw)),
-    "cohorts": lambda name, raw: happened.CohortChanged(cohort(name, raw)),
-    "clusterQueues": lambda name, raw: happened.ClusterQueueChanged(cluster_queue(name, raw)),
-    "localQueues": lambda name, raw: happened.LocalQueueChanged(local_queue(name, raw)),
+_CHANGED_EVENTS: Mapping[str, Callable[[str, Any], Event]] = {
+    "namespaces": lambda name, raw: events.NamespaceChanged(name, labels(raw)),
+    "topologies": lambda name, _: events.TopologyChanged(name),
+    "limitRanges": lambda name, raw: events.LimitRangeChanged(key_of(name), limit_range(name, raw)),
+    "runtimeClasses": lambda name, raw: events.RuntimeClassChanged(name, exact(raw)),
+    "flavors": lambda name, raw: events.ResourceFlavorChanged(flavor(name, raw)),
+    "checks": lambda name, raw: events.AdmissionCheckChanged(admission_check(name, raw)),
+    "cohorts": lambda name, raw: events.CohortChanged(cohort(name, raw)),
+    "clusterQueues": lambda name, raw: events.ClusterQueueChanged(cluster_queue(name, raw)),
+    "localQueues": lambda name, raw: events.LocalQueueChanged(local_queue(name, raw)),
 }
 """The kinds of objects, in the order of their creation."""
 
-_REMOVED: Mapping[str, Callable[[str], Event]] = {
-    "namespaces": happened.NamespaceDeleted,
-    "topologies": happened.TopologyDeleted,
-    "limitRanges": lambda name: happened.LimitRangeDeleted(key_of(name)),
-    "runtimeClasses": happened.RuntimeClassDeleted,
-    "flavors": happened.ResourceFlavorDeleted,
-    "checks": happened.AdmissionCheckDeleted,
-    "cohorts": happened.CohortDeleted,
-    "clusterQueues": happened.ClusterQueueDeleted,
-    "localQueues": lambda name: happened.LocalQueueDeleted(key_of(name)),
+_DELETED_EVENTS: Mapping[str, Callable[[str], Event]] = {
+    "namespaces": events.NamespaceDeleted,
+    "topologies": events.TopologyDeleted,
+    "limitRanges": lambda name: events.LimitRangeDeleted(key_of(name)),
+    "runtimeClasses": events.RuntimeClassDeleted,
+    "flavors": events.ResourceFlavorDeleted,
+    "checks": events.AdmissionCheckDeleted,
+    "cohorts": events.CohortDeleted,
+    "clusterQueues": events.ClusterQueueDeleted,
+    "localQueues": lambda name: events.LocalQueueDeleted(key_of(name)),
 }
 
-_CHANGES: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+_WORKLOAD_FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "queue": ("queue_name", str),
     "priority": ("priority", int),
     "uid": ("uid", str),
@@ -269,13 +276,16 @@ _CHANGES: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "requeueBlocked": ("requeue_blocked", bool),
     "checks": (
         "admission_checks",
-        lambda of: tuple((name, AdmissionCheckState(state)) for name, state in sorted(of.items())),
+        lambda states: tuple((name, AdmissionCheckState(state)) for name, state in sorted(states.items())),
     ),
-    "reclaimable": ("reclaimable_pods", lambda of: tuple(sorted(of.items()))),
+    "reclaimable": ("reclaimable_pods", lambda counts: tuple(sorted(counts.items()))),
     "admitted": ("admitted", bool),
     "ready": ("pods_ready", bool),
-    "problems": ("resource_problems", lambda of: tuple(ResourceProblem(*each) for each in of)),
-    "podSets": ("pod_sets", lambda of: tuple(pod_set(name, raw) for name, raw in of.items())),
+    "problems": (
+        "resource_problems",
+        lambda problems: tuple(ResourceProblem(*problem) for problem in problems),
+    ),
+    "podSets": ("pod_sets", lambda parts: tuple(pod_set(name, raw) for name, raw in parts.items())),
 }
 
 
@@ -301,8 +311,8 @@ def _each(act: Callable[[Story, str, str], None]) -> Callable[[Story, Any], None
 
 def _put(story: Story, raw: Any) -> None:
     for kind, objects in cast("JsonObject", raw).items():
-        for name, of in (dict.fromkeys(objects) if isinstance(objects, list) else objects).items():
-            story.put(kind, name, of)
+        for name, fields in (dict.fromkeys(objects) if isinstance(objects, list) else objects).items():
+            story.put(kind, name, fields)
 
 
 _STEPS: Mapping[str, Callable[[Story, Any], None]] = {
@@ -321,7 +331,7 @@ _STEPS: Mapping[str, Callable[[Story, Any], None]] = {
     "decide without writing": lambda story, _: story.cycles(None, written=False),
     "settle": lambda story, _: story.settle(),
     "one cycle": lambda story, _: story.cycles(1, written=True),
-    "observe everything again": lambda story, _: story.again(),
+    "observe everything again": lambda story, _: story.observe_again(),
     "restart": lambda story, _: story.restart(),
 }
 
@@ -330,8 +340,8 @@ def make_world(story: Story, raw: Any) -> None:
     """Create the objects of a world, each after those that it may refer to."""
     world = dict(cast("JsonObject", raw))
     world["namespaces"] = {"default": {}, **world.get("namespaces", {})}
-    unknown = set(world) - set(_MADE)
+    unknown = set(world) - set(_CHANGED_EVENTS)
     if unknown:
-        raise StoryError(f"world: unknown words {sorted(unknown)}")
-    _put(story, {kind: world[kind] for kind in _MADE if kind in world})
+        raise StoryError(f"world: unknown keys {sorted(unknown)}")
+    _put(story, {kind: world[kind] for kind in _CHANGED_EVENTS if kind in world})
     story.instructions.clear()

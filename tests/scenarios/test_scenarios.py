@@ -10,7 +10,7 @@ import yaml
 from admitq.core.state import AdmissionState
 from admitq_api.json_objects import JsonObject
 from tests.scenarios.expectations import expect
-from tests.scenarios.objects import StoryError, Words, settings
+from tests.scenarios.objects import Keys, StoryError, settings
 from tests.scenarios.story import Story, make_world
 
 FOLDER = Path(__file__).parent
@@ -35,22 +35,22 @@ def play(scenario: JsonObject, *, disturbed: bool = False) -> None:
         StoryError: the scenario is not valid.
         AssertionError: an expectation is not met.
     """
-    words = Words(scenario, "scenario")
-    words.take("title")
-    story = Story(AdmissionState(settings(words.take("settings", {}))))
-    make_world(story, words.take("world", {}))
-    steps = words.take("story")
-    words.end()
+    keys = Keys(scenario, "scenario")
+    keys.take("title")
+    story = Story(AdmissionState(settings(keys.take("settings", {}))))
+    make_world(story, keys.take("world", {}))
+    steps = keys.take("story")
+    keys.end()
     for number, step in enumerate(steps, 1):
         if disturbed:
             story.restart()
-            story.again()
+            story.observe_again()
         try:
-            ((word, what),) = cast("JsonObject", {step: None} if isinstance(step, str) else step).items()
-            if word == "expect":
-                expect(story, what)
+            ((name, value),) = cast("JsonObject", {step: None} if isinstance(step, str) else step).items()
+            if name == "expect":
+                expect(story, value)
             else:
-                story.step(word, what)
+                story.step(name, value)
         except AssertionError as error:
             error.add_note(f"in step {number}: {step}")
             raise

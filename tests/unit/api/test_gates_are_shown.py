@@ -27,8 +27,8 @@ _SWITCHED_OFF: Final = "unit/webhooks/test_workloads.py: test_disabled_gate_disa
 
 SHOWN: Final = {
     Gate.ADMISSION_FAIR_SHARING: Shown(
-        "scenarios/admission-fair-sharing.yaml: LocalQueues take turns by what they used",
-        "scenarios/admission-fair-sharing.yaml: Without AdmissionFairSharing past usage does not count",
+        "scenarios/admission-fair-sharing.yaml: LocalQueues are ordered by past usage",
+        "scenarios/admission-fair-sharing.yaml: Without gate AdmissionFairSharing past usage does not count",
     ),
     Gate.ADMISSION_GATED_BY: Shown(
         "unit/controllers/workload/test_pending.py: test_gated_workload_reports_its_admission_gates",
@@ -64,11 +64,11 @@ SHOWN: Final = {
     ),
     Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: Shown(
         "scenarios/fair-sharing.yaml: Within nominal quota a borrowing sibling does not prevent reclaiming",
-        "scenarios/fair-sharing.yaml: Without its gate a borrowing sibling prevents reclaiming",
+        "scenarios/fair-sharing.yaml: Without the gate a borrowing sibling prevents reclaiming",
     ),
     Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING: Shown(
         "unit/core/test_fair_sharing.py: test_tournament_orders_two_heads_by_share_priority_time_and_uid",
-        "scenarios/fair-sharing.yaml: Without its gate not borrowing is no advantage beyond the share",
+        "scenarios/fair-sharing.yaml: Without the gate heads that do not borrow are ordered by share",
     ),
     Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION: _both(
         "unit/controllers/job/test_replacement_pods.py: "
@@ -80,13 +80,13 @@ SHOWN: Final = {
         "test_deleted_orphaned_workload_is_released_unfinished_without_feature_gate",
     ),
     Gate.FLAVOR_FUNGIBILITY: Shown(
-        "scenarios/fungibility.yaml: By default another flavor with room is taken rather than preempting",
+        "scenarios/fungibility.yaml: By default a later flavor that fits is preferred to preempting",
         "scenarios/fungibility.yaml: "
-        "Without flavorFungibility the first flavor that fits is taken, borrowing or not",
+        "Without flavorFungibility the first flavor that fits is taken even if it needs borrowing",
     ),
     Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS: Shown(
         "unit/core/test_cycle.py: test_head_that_lost_continues_with_next_flavor_only_when_gate_is_on",
-        "scenarios/fungibility.yaml: Without keeping its place a scan starts over whenever quota changed",
+        "scenarios/fungibility.yaml: Without the gate a scan starts over whenever quota changed",
     ),
     Gate.LOCAL_QUEUE_METRICS: _both(
         "unit/test_settings.py: test_metrics_of_local_queues_and_cohorts_need_their_gates"
@@ -106,15 +106,15 @@ SHOWN: Final = {
     ),
     Gate.PARTIAL_ADMISSION: Shown(
         "scenarios/partial-admission.yaml: The largest count that fits is admitted",
-        "scenarios/partial-admission.yaml: Without partial admission a minimum means nothing",
+        "scenarios/partial-admission.yaml: Without partial admission minCount is ignored",
     ),
     Gate.POD_INTEGRATION_VALIDATE_GROUP_OWNER: _both(
         "unit/controllers/job/test_group_ownership.py: "
         "test_workload_without_controller_belongs_to_the_group_that_names_it"
     ),
     Gate.PRIORITIZE_PREEMPTOR_WORKLOADS: Shown(
-        "scenarios/fair-sharing.yaml: With shares and its gate preemptors go before lower shares",
-        "scenarios/fair-sharing.yaml: With shares and without its gate a lower share goes before a preemptor",
+        "scenarios/fair-sharing.yaml: With the gate preemptors come before lower shares",
+        "scenarios/fair-sharing.yaml: Without the gate a lower share comes before a preemptor",
     ),
     Gate.PRIORITY_BOOST: _both(
         "unit/translate/test_priorities.py: test_priority_boost_is_added_to_priority_if_allowed"
@@ -123,16 +123,16 @@ SHOWN: Final = {
         "unit/core/test_cycle.py: test_priority_orders_heads_of_cohort_only_when_gate_is_on"
     ),
     Gate.QUOTA_CHECK_STRATEGY: Shown(
-        "scenarios/requests.yaml: Undeclared resources may be let pass",
-        "scenarios/requests.yaml: Without its gate the strategy for undeclared resources is the default",
+        "scenarios/requests.yaml: With IgnoreUndeclared undeclared resources are ignored",
+        "scenarios/requests.yaml: Without the gate undeclared resources are refused despite IgnoreUndeclared",
     ),
     Gate.RECLAIMABLE_PODS: Shown(
-        "scenarios/requests.yaml: Pods known not to be needed are not counted before admission either",
-        "scenarios/requests.yaml: Without its gate reclaimable pods count on",
+        "scenarios/requests.yaml: Reclaimable pods are not counted before admission",
+        "scenarios/requests.yaml: Without the gate reclaimable pods are counted",
     ),
     Gate.RECOMPUTE_ASSIGNMENT_UPON_TARGETS_OVERLAP: Shown(
-        "scenarios/preemption-cycle.yaml: Of two heads with one target the second looks for another",
-        "scenarios/preemption-cycle.yaml: Without a second look the other of two waits for the next cycle",
+        "scenarios/preemption-cycle.yaml: Of two heads with one target the second searches for another",
+        "scenarios/preemption-cycle.yaml: Without a second search the other head waits for the next cycle",
     ),
     Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS: _both(
         "unit/webhooks/test_queues.py: test_stored_invalid_on_flavors_is_tolerated_unless_the_gate_rejects_it"
@@ -141,9 +141,9 @@ SHOWN: Final = {
         "unit/controllers/test_plan.py: test_only_own_finalizer_is_removed_and_only_from_same_object"
     ),
     Gate.SCHEDULING_EQUIVALENCE_HASHING: Shown(
-        "scenarios/best-effort-fifo.yaml: A hundred equal workloads cost one evaluation",
+        "scenarios/best-effort-fifo.yaml: A hundred equal workloads are evaluated once",
         "scenarios/best-effort-fifo.yaml: "
-        "Without SchedulingEquivalenceHashing each of equal workloads is evaluated and reported on its own",
+        "Without SchedulingEquivalenceHashing equal workloads are evaluated and reported one by one",
     ),
     Gate.SHORT_WORKLOAD_NAMES: Shown(
         "unit/integrations/test_workload_names.py: test_the_longest_name_can_be_that_of_a_label",

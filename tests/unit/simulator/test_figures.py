@@ -100,7 +100,7 @@ def test_interrupted_work_continues_from_last_checkpoint(
     parallelism = Parallelism(completions=4, parallel=2)
     work.start(parallelism, 0)
     assert work.interrupt(checkpoints, 70) == lost
-    assert sorted(run_time for run_time, _ in work.remaining) == remaining
+    assert sorted(run_time for run_time, _ in work.left) == remaining
     work.start(parallelism, 1000)
     assert work.next_end == 1000 + remaining[0]
 
