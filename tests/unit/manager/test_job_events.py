@@ -1,4 +1,4 @@
-"""Events on jobs that wait: recorded when the reason of the Workload changes, whichever program wrote it."""
+"""A changed reason of a pending Workload is recorded as an event on its job, whichever program wrote it."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from admitq.manager.job_events import REASON_INTERVAL_SECONDS, record_changed_reason
 from admitq.manager.transition_metrics import WorkloadVersions
-from tests.unit.controllers.builders import admitted, at, condition, workload
+from tests.unit.controllers.builders import admitted, condition, instant, workload
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
 NEW = workload(owner=JOB)
@@ -22,7 +22,7 @@ EVICTED = workload(condition("QuotaReserved", False, "PendingEvaluation", "Preem
 RUNNING = admitted(owner=JOB)
 
 
-class Recorder:
+class FakeRecorder:
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
 
@@ -32,8 +32,8 @@ class Recorder:
 
 
 def events(old: dict[str, Any], new: dict[str, Any] | None) -> list[tuple[Any, ...]]:
-    recorder: Any = Recorder()
-    record_changed_reason(WorkloadVersions(old, new, at(10)), recorder)
+    recorder: Any = FakeRecorder()
+    record_changed_reason(WorkloadVersions(old, new, instant(10)), recorder)
     return recorder.events
 
 
@@ -60,7 +60,7 @@ def events(old: dict[str, Any], new: dict[str, Any] | None) -> list[tuple[Any, .
         "deletion",
     ],
 )
-def test_event_is_recorded_on_the_job_when_the_reason_changes(
+def test_event_is_recorded_on_job_when_reason_changes(
     old: dict[str, Any], new: dict[str, Any] | None, event: tuple[str, str] | None
 ) -> None:
     assert events(old, new) == ([] if event is None else [("Job", "ns", "j", "uid-j", "Warning", *event)])
@@ -76,6 +76,6 @@ def test_event_is_recorded_on_the_job_when_the_reason_changes(
     ],
     ids=["no owner", "pod group", "controller among owners", "malformed owners"],
 )
-def test_event_regards_the_controller_or_the_first_pod_of_the_group(owners: Any, names: list[str]) -> None:
+def test_event_is_recorded_on_controller_or_first_pod_of_group(owners: Any, names: list[str]) -> None:
     new = {**QUOTA, "metadata": {**QUOTA["metadata"], "ownerReferences": owners}}
     assert [name for _, _, name, *_ in events(NEW, new)] == names

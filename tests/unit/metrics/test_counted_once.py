@@ -1,4 +1,4 @@
-"""The manager counts each transition of a Workload once, only while it leads, and only since its start."""
+"""The manager reports each transition of a Workload once, only while it leads, and only since its start."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.unit.controllers.builders import KINDS, NAMES, admitted, condition, i
 PENDING = workload(condition("QuotaReserved", False, "Pending"))
 
 
-class Events:
+class FakeRecorder:
     """Keeps the reasons of recorded events."""
 
     def __init__(self) -> None:
@@ -29,12 +29,12 @@ class Events:
 class World:
     """A manager that does not run, and the store that it follows."""
 
-    def __init__(self, *, leads: bool = True, counts: bool = True) -> None:
+    def __init__(self, *, leads: bool = True, reports: bool = True) -> None:
         self.leads = leads
         self.metrics = Metrics()
         self.workloads = Store(KINDS.workloads)
         nothing: Any = None
-        self.events = Events()
+        self.events = FakeRecorder()
         recorder: Any = self.events
         manager = Manager(
             state=AdmissionState(),
@@ -50,7 +50,7 @@ class World:
             start=nothing,
             refresh=nothing,
             leading=lambda: self.leads,
-            options=ManagerOptions(reports_transitions=counts),
+            options=ManagerOptions(reports_transitions=reports),
         )
         self.workloads.subscribe(lambda change: manager.observe(KINDS.workloads, change))
 
@@ -82,29 +82,29 @@ def test_a3_reservation_that_exists_at_start_is_not_counted() -> None:
     assert world.reservations == 0
 
 
-def test_changed_reason_to_wait_is_recorded_once_and_not_at_the_start() -> None:
+def test_changed_pending_reason_is_recorded_once_and_not_at_start() -> None:
     world = World()
     stopped = workload(condition("QuotaReserved", False, "Suspended"))
     for version, obj in ((1, PENDING), (2, stopped), (2, stopped), (3, PENDING), (4, PENDING)):
-        world.see(obj, version)
+        world.observe(obj, version)
     assert world.events.reasons == ["Suspended", "Pending"]
 
 
 @pytest.mark.parametrize(("leads", "reports"), [(False, True), (True, False)])
-def test_changed_reason_to_wait_is_left_to_the_process_that_leads_and_reports(
+def test_changed_pending_reason_is_not_recorded_by_follower_or_if_disabled(
     leads: bool, reports: bool
 ) -> None:
-    world = World(leads=leads, counts=reports)
-    world.see(PENDING, 1)
-    world.see(workload(condition("QuotaReserved", False, "Suspended")), 2)
+    world = World(leads=leads, reports=reports)
+    world.observe(PENDING, 1)
+    world.observe(workload(condition("QuotaReserved", False, "Suspended")), 2)
     assert world.events.reasons == []
 
 
-@pytest.mark.parametrize(("leads", "counts"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("leads", "reports"), [(False, True), (True, False)])
 def test_a3_transition_is_not_counted_by_follower_or_with_counting_disabled(
-    leads: bool, counts: bool
+    leads: bool, reports: bool
 ) -> None:
-    world = World(leads=leads, counts=counts)
+    world = World(leads=leads, reports=reports)
     world.observe(PENDING, 1)
     world.observe(admitted(), 2)
     assert world.reservations == 0

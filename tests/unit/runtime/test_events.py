@@ -49,8 +49,8 @@ async def test_events_and_event_series_are_written_with_lowest_priority() -> Non
     assert current_priority(CallPriority.STATUS) is CallPriority.STATUS
 
 
-class Created:
-    """A client that keeps the notes of created events, and counts what it patches."""
+class NotesClient:
+    """Keeps the notes of created events, and counts patches."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -63,8 +63,8 @@ class Created:
         self.patches += 1
 
 
-async def test_event_with_interval_is_dropped_when_it_repeats_within_the_interval() -> None:
-    client, now = Created(), 0.0
+async def test_event_with_interval_is_dropped_if_repeated_within_interval() -> None:
+    client, now = NotesClient(), 0.0
     limits = EventLimits(burst=1)
     recorder = EventRecorder(
         cast("Client", client), "example.com/tests", "here", limits=limits, clock=lambda: now
@@ -81,15 +81,15 @@ async def test_event_with_interval_is_dropped_when_it_repeats_within_the_interva
     assert client.patches == 0
 
 
-async def test_event_with_interval_uses_nothing_of_the_allowance_of_its_object() -> None:
-    client = Created()
+async def test_event_with_interval_does_not_use_allowance_of_its_object() -> None:
+    client = NotesClient()
     recorder = EventRecorder(
         cast("Client", client), "example.com/tests", "here", limits=EventLimits(burst=1, refill=1e9)
     )
-    obj = {"metadata": {"name": "a"}}
-    recorder.event(obj, "Normal", "A", "with interval", at_most_every=300.0)
-    recorder.event(obj, "Normal", "B", "without interval")
-    recorder.event(obj, "Normal", "C", "with interval too", at_most_every=300.0)
+    regarded = {"metadata": {"name": "a"}}
+    recorder.event(regarded, "Normal", "A", "with interval", at_most_every=300.0)
+    recorder.event(regarded, "Normal", "B", "without interval")
+    recorder.event(regarded, "Normal", "C", "with interval too", at_most_every=300.0)
     await recorder.flush()
     assert client.notes == ["with interval", "without interval", "with interval too"]
     assert recorder.dropped == {}
