@@ -13,7 +13,7 @@ from tests.unit.controllers.world import World
 
 
 async def test_t10_raised_job_is_stopped_before_all_other_work() -> None:
-    """Without this, fifty pods would run for seconds: the manager makes 300 calls a second."""
+    """The manager makes 300 calls a second: behind those of other jobs, the stop would take seconds."""
     world = World()
     world.put(KINDS.workloads, admitted())
     world.put(JOBS, raised(3))

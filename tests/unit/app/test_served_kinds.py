@@ -229,9 +229,11 @@ async def test_controller_follows_whether_its_resource_is_served() -> None:
     server = Server()
     async with staged(server) as stage:
         await stage.controllers.settled(5)
+        # The resource is served.
         await server.serve(DUCKS, object_named("donald"))
         await until(lambda: ("duck", "donald") in stage.reconciled)
         assert stage.managed() == {"duck"}
+        # The resource is no longer served.
         await server.stop_serving(DUCKS)
         await until(lambda: DUCKS not in stage.stores)
         assert stage.managed() == set()
@@ -240,6 +242,7 @@ async def test_controller_follows_whether_its_resource_is_served() -> None:
         await until(lambda: server.requests["/apis"] > before + 5)
         assert server.requests[f"list {DUCKS}"] <= 2
         assert ("duck", "in-while-not-served") not in stage.reconciled
+        # The resource is served again.
         stage.reconciled.clear()
         await server.serve(DUCKS, object_named("daisy"))
         await until(lambda: {("duck", "daisy"), ("duck", "known")} <= set(stage.reconciled))

@@ -58,7 +58,7 @@ def test_dumps_are_written_in_background_and_one_at_a_time(
     monkeypatch.setattr(state_dump, "_write", write_slowly)
     dumper = StateDumper(state, dict)
     dumper.begin()
-    assert writing.wait(60), "the dump was not written while begin had returned"
+    assert writing.wait(60), "the dump is not written in the background"
     with capture_logs() as lines:
         dumper.begin()
     assert [line["event"] for line in lines] == ["state dump already running"]

@@ -692,9 +692,11 @@ async def test_cohort_admits_no_more_than_its_quota_while_object_is_quarantined(
         cluster.put_queues(name="-apart")
         cluster.submit("borrower", pods=6, queue=f"-{BAD}")
         await wait_until(lambda: cluster.is_reserved("borrower"))
+        # Quarantine an object.
         defect = await quarantine(cluster, monkeypatch)
         await wait_until(lambda: cluster.count("admitq_malformed_objects") == 1)
 
+        # The other ClusterQueue admits only as many workloads as its quota allows.
         for number in range(3):
             cluster.submit(f"small{number}", queue="-other")
         cluster.submit("apart", queue="-apart")
@@ -706,6 +708,7 @@ async def test_cohort_admits_no_more_than_its_quota_while_object_is_quarantined(
         await wait_until(lambda: cluster.is_reserved("further"))
         assert sum(cluster.is_reserved(f"small{number}") for number in range(3)) == available
 
+        # The cohort admits all workloads again after the repair.
         defect.clear()
         for name in ("borrower", "waits"):
             if (stored := cluster.world.stores.of(KINDS.workloads).get("ns", name)) is not None:

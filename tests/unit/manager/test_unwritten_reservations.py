@@ -197,6 +197,7 @@ async def test_workload_is_admitted_while_more_reservations_than_slots_fail(
             return True
 
         await eventually(all_reported, interval=0.01, what="every Workload has an event")
+        # A workload of the other queue is admitted meanwhile.
         cluster.workloads.upsert(workload("other", "healthy"))
         await eventually(
             lambda: is_reserved(cluster.stored("other")),
@@ -222,6 +223,7 @@ async def test_workload_is_admitted_while_more_reservations_than_slots_fail(
                 return True
 
             await eventually(has_refusal, interval=0.01, what="every Workload has a condition")
+        # The webhook accepts all writes again.
         cluster.is_broken = lambda _: False
         await eventually(
             lambda: len(cluster.stored_reservations) == QUOTA + 1,
