@@ -38,7 +38,7 @@ def test_every_process_command_has_its_components() -> None:
         ("webhook", "webhook", (WEBHOOK,)),
     ],
 )
-def test_e_components_flag_chooses_parts_of_the_command(
+def test_e_components_flag_selects_components_of_command(
     command: str, flag: str | None, components: tuple[Component, ...]
 ) -> None:
     assert select_components(command, flag) == components

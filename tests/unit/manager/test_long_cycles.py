@@ -138,7 +138,7 @@ def _is_bad(*arguments: Any) -> bool:
 
 
 @pytest.mark.parametrize("phase", ["nominate", "refusal_of", "requeue", "note_needs"])
-async def test_workload_that_long_cycle_fails_on_is_quarantined_and_deferred_changes_observed(
+async def test_workload_that_long_cycle_fails_on_is_quarantined(
     monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
     fail(monkeypatch, cycle, phase, _is_bad, after=True)

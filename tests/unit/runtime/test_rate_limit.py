@@ -94,7 +94,7 @@ async def test_calls_beyond_the_burst_pass_at_the_rate(script: Script) -> None:
     assert passed == [5, 6, 7, 8, 9, 10]
 
 
-async def test_part_of_a_token_shortens_the_wait(script: Script) -> None:
+async def test_call_waits_only_for_missing_part_of_token(script: Script) -> None:
     bucket = script.bucket(qps=1, burst=2)
     await script.call(bucket, "a")
     await script.call(bucket, "b")
@@ -268,7 +268,7 @@ def test_default_priority_applies_without_block() -> None:
     assert current_priority(READ) is READ
 
 
-def test_block_replaces_the_default_priority() -> None:
+def test_priority_block_replaces_default_priority() -> None:
     with call_priority(EVENT):
         assert current_priority(STATUS) is EVENT
     assert current_priority(STATUS) is STATUS

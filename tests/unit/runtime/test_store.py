@@ -278,7 +278,7 @@ def test_change_of_read_object_does_not_change_store():
     assert second["data"] == {"x": "1"}
 
 
-def test_equal_names_in_two_namespaces_are_two_objects():
+def test_objects_of_equal_name_in_two_namespaces_are_separate():
     store = Store(CONFIG_MAPS)
     store.upsert(obj(namespace="one", uid="u1"))
     store.upsert(obj(namespace="two", uid="u2"))

@@ -161,7 +161,7 @@ def test_plots_without_their_package_name_the_extra_to_install(
     assert not (tmp_path / "plots").exists()
 
 
-def test_terminal_shows_a_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_on_terminal_shows_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output, terminal = os.openpty()
     monkeypatch.setenv("TERM", "xterm")
     text = THREE_WORKLOADS.replace("count: 3", "count: 600")
