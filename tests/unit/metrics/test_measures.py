@@ -372,13 +372,17 @@ def test_fair_sharing_usage_of_local_queue_is_exposed_if_it_counts() -> None:
     assert measures.value("local_queue_admission_fair_sharing_usage", name="main") == math.inf
 
 
-def test_target_recomputations_are_counted_and_skips_are_of_last_cycle() -> None:
+def test_target_recomputation_is_counted_with_its_result() -> None:
     measures = MeasuresWithMetrics()
     measures.workloads.targets_recomputed("cq", "deferred_fit")
     assert (
         measures.value("preemption_target_recomputations_total", cluster_queue="cq", result="deferred_fit")
         == 1
     )
+
+
+def test_preemption_skips_are_those_of_last_cycle() -> None:
+    measures = MeasuresWithMetrics()
     measures.workloads.preemptions_skipped({"cq": 2, "other": 1})
     measures.workloads.preemptions_skipped({"other": 3})
     assert measures.value("admission_cycle_preemption_skips", cluster_queue="cq") == 0

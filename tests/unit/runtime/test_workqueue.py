@@ -71,12 +71,17 @@ async def test_retry_delay_doubles_up_to_limit_and_restarts_after_forget():
     queue.close()
 
 
-async def test_retry_delay_is_within_given_bounds():
+async def test_retry_delay_is_no_shorter_than_given_minimum():
     queue: WorkQueue[str] = WorkQueue()
     assert queue.retry("a", at_least=7) == 7
+    queue.close()
+
+
+async def test_retry_delay_is_no_longer_than_given_maximum():
+    queue: WorkQueue[str] = WorkQueue()
     for _ in range(20):
-        queue.retry("b", at_most=3)
-    assert queue.retry("b", at_most=3) <= 3
+        queue.retry("a", at_most=3)
+    assert queue.retry("a", at_most=3) <= 3
     queue.close()
 
 

@@ -98,13 +98,17 @@ def test_renewal_is_due_after_two_thirds_of_lifetime(at: int, due: bool) -> None
     assert validity(LEAF.certificate).is_renewal_due(NOW + at) is due
 
 
-def test_authorities_of_equal_name_are_distinguished() -> None:
+def test_authorities_of_equal_name_have_different_subjects() -> None:
     other = make_authority(NOW, name="test")
     subjects = {x509.load_pem_x509_certificate(pair.certificate).subject for pair in (CA, other)}
     assert len(subjects) == 2
+
+
+def test_leaf_is_signed_only_by_its_authority() -> None:
+    other = make_authority(NOW, name="test")
     assert is_signed_by(LEAF.certificate, CA.certificate)
     assert not is_signed_by(LEAF.certificate, other.certificate)
-    assert not is_signed_by(b"nonsense", CA.certificate)
+    assert not is_signed_by(b"no certificate", CA.certificate)
 
 
 def test_bundle_contains_only_its_certificates() -> None:

@@ -72,11 +72,14 @@ def test_fixed_arrivals_are_at_given_times(spec: tuple[object, ...], expected: l
     assert arrivals.expected([Arrivals.model_validate(item) for item in spec]) == len(expected)
 
 
-def test_poisson_arrivals_have_given_rate_bounds_and_count() -> None:
+def test_poisson_arrivals_have_given_rate_and_bounds() -> None:
     arrival_times = times({"poisson": {"every": "10s", "start": "100s", "end": "5100s"}})
     assert arrival_times == sorted(arrival_times)
     assert 100 <= arrival_times[0] <= arrival_times[-1] <= 5100
     assert 430 < len(arrival_times) < 570
+
+
+def test_poisson_arrivals_end_after_given_count() -> None:
     assert len(times({"poisson": {"every": "10s", "count": 7}})) == 7
 
 

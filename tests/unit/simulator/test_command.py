@@ -68,9 +68,12 @@ def test_json_option_is_a_hidden_alias_of_output(simulate: Command, tmp_path: Pa
     path = write(tmp_path, THREE_WORKLOADS)
     assert simulate(path, "--json").stdout == simulate(path, "--output", "json").stdout
     assert "--json" not in simulate("--help").stdout
-    contradiction = simulate(path, "--json", "-o", "yaml")
-    assert contradiction.exit_code == 2
-    assert "--json contradicts --output yaml" in contradiction.stderr
+
+
+def test_json_option_with_other_output_is_refused(simulate: Command, tmp_path: Path) -> None:
+    result = simulate(write(tmp_path, THREE_WORKLOADS), "--json", "-o", "yaml")
+    assert result.exit_code == 2
+    assert "--json contradicts --output yaml" in result.stderr
 
 
 def test_yaml_is_the_json_document_in_yaml(simulate: Command, tmp_path: Path) -> None:

@@ -69,9 +69,12 @@ def test_invalid_document_is_refused_with_its_line(text: str, message: str) -> N
     assert str(error.value).startswith(message)
 
 
-def test_unreadable_file_is_named_in_error(tmp_path: Path) -> None:
+def test_missing_file_is_named_in_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^shown: cannot be read: No such file or directory$"):
         read_file(tmp_path / "missing", "shown")
+
+
+def test_file_that_is_no_text_is_named_in_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"^shown: cannot be read: .utf-8."):
         read_file(tmp_path / "binary", "shown")

@@ -62,9 +62,19 @@ def test_pod_that_requests_more_than_first_pod_of_role_is_a_mismatch() -> None:
     assert find_role_mismatch({"r": [small, large]}) == (
         "pods 'g-0' and 'g-1' name the same role 'r', and 'g-1' asks for more cpu: give them different roles"
     )
-    assert find_role_mismatch({"r": [small], "s": [large]}) is None
-    assert find_role_mismatch({"r": [large, small]}) is None
-    assert find_role_mismatch({}) is None
+
+
+@pytest.mark.parametrize(
+    "pods_by_role",
+    [
+        {"r": [pod("g-0", pod_spec(1))], "s": [pod("g-1", pod_spec(30))]},
+        {"r": [pod("g-1", pod_spec(30)), pod("g-0", pod_spec(1))]},
+        {},
+    ],
+    ids=["different roles", "first pod requests most", "no pods"],
+)
+def test_pods_that_request_no_more_than_first_pod_of_role_match(pods_by_role: dict[str, Any]) -> None:
+    assert find_role_mismatch(pods_by_role) is None
 
 
 def test_granted_charge_is_maximum_of_template_and_admission_per_pod() -> None:
