@@ -64,11 +64,13 @@ SHOWN: Final = {
     ),
     Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: Shown(
         "scenarios/fair-sharing.yaml: Within nominal quota a borrowing sibling does not prevent reclaiming",
-        "scenarios/fair-sharing.yaml: Without the gate a borrowing sibling prevents reclaiming",
+        "scenarios/fair-sharing.yaml: "
+        "Without FairSharingPreemptWithinNominal a borrowing sibling prevents reclaiming",
     ),
     Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING: Shown(
         "unit/core/test_fair_sharing.py: test_tournament_orders_two_heads_by_share_priority_time_and_uid",
-        "scenarios/fair-sharing.yaml: Without the gate heads that do not borrow are ordered by share",
+        "scenarios/fair-sharing.yaml: "
+        "Without FairSharingPrioritizeNonBorrowing heads that do not borrow are ordered by share",
     ),
     Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION: _both(
         "unit/controllers/job/test_replacement_pods.py: "
@@ -86,7 +88,8 @@ SHOWN: Final = {
     ),
     Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS: Shown(
         "unit/core/test_cycle.py: test_head_that_lost_continues_with_next_flavor_only_when_gate_is_on",
-        "scenarios/fungibility.yaml: Without the gate a scan starts over whenever quota changed",
+        "scenarios/fungibility.yaml: "
+        "Without FlavorFungibilityPreserveScanProgress a scan starts over whenever quota changed",
     ),
     Gate.LOCAL_QUEUE_METRICS: _both(
         "unit/test_settings.py: test_metrics_of_local_queues_and_cohorts_need_their_gates"
@@ -113,8 +116,9 @@ SHOWN: Final = {
         "test_workload_without_controller_belongs_to_the_group_that_names_it"
     ),
     Gate.PRIORITIZE_PREEMPTOR_WORKLOADS: Shown(
-        "scenarios/fair-sharing.yaml: With the gate preemptors come before lower shares",
-        "scenarios/fair-sharing.yaml: Without the gate a lower share comes before a preemptor",
+        "scenarios/fair-sharing.yaml: With PrioritizePreemptorWorkloads preemptors precede lower shares",
+        "scenarios/fair-sharing.yaml: "
+        "Without PrioritizePreemptorWorkloads a lower share precedes a preemptor",
     ),
     Gate.PRIORITY_BOOST: _both(
         "unit/translate/test_priorities.py: test_priority_boost_is_added_to_priority_if_allowed"
@@ -124,11 +128,11 @@ SHOWN: Final = {
     ),
     Gate.QUOTA_CHECK_STRATEGY: Shown(
         "scenarios/requests.yaml: With IgnoreUndeclared undeclared resources are ignored",
-        "scenarios/requests.yaml: Without the gate undeclared resources are refused despite IgnoreUndeclared",
+        "scenarios/requests.yaml: Without QuotaCheckStrategy IgnoreUndeclared has no effect",
     ),
     Gate.RECLAIMABLE_PODS: Shown(
         "scenarios/requests.yaml: Reclaimable pods are not counted before admission",
-        "scenarios/requests.yaml: Without the gate reclaimable pods are counted",
+        "scenarios/requests.yaml: Without ReclaimablePods reclaimable pods are counted",
     ),
     Gate.RECOMPUTE_ASSIGNMENT_UPON_TARGETS_OVERLAP: Shown(
         "scenarios/preemption-cycle.yaml: Of two heads with one target the second searches for another",
