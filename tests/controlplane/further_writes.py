@@ -13,7 +13,7 @@ from admitq_api.labels import names_for
 from tests.controlplane.manners import Change
 from tests.controlplane.stage import Stage
 from tests.controlplane.table_of_writes import Row
-from tests.controlplane.test_elastic_jobs import elastic, resize, until_let_go, until_slices
+from tests.controlplane.test_elastic_jobs import create_elastic_job, resize, until_pods, until_slices
 from tests.controlplane.workload_changes import REMOVALS, reserve, spec, status
 from tests.controlplane.workload_scenes import (
     ALONE,
@@ -137,8 +137,8 @@ async def preemptible_slice_waits(stage: Stage) -> None:
 
 async def _runs(stage: Stage, pods: int, **queue: Any) -> None:
     await stage.queues(cpu=pods, **queue)
-    await elastic(stage, pods, JOB)
-    await until_let_go(stage, pods, 0, JOB)
+    await create_elastic_job(stage, pods, JOB)
+    await until_pods(stage, pods, 0, JOB)
     await until(stage, JOB, "PodsReady", "True")
 
 

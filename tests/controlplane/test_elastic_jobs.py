@@ -1,4 +1,4 @@
-"""Stories of elastic jobs on the real control plane: they grow and shrink while their pods run."""
+"""Stories of elastic jobs on the real control plane: they are scaled while their pods run."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).parents[2]
 CLUSTERS = resource_of(RAY_CLUSTER)
 
 
-async def elastic(stage: Stage, pods: int, name: str = "j") -> None:
+async def create_elastic_job(stage: Stage, pods: int, name: str = "j") -> None:
     annotations = {stage.names.elastic_job: "true"}
     await stage.job(name, pods=pods, completions=50, metadata={"annotations": annotations})
 
@@ -37,29 +37,29 @@ async def resize(stage: Stage, pods: int, name: str = "j") -> None:
     await stage.change(JOBS, name, {"spec": {"parallelism": pods}})
 
 
-async def held(stage: Stage, name: str = "j") -> list[tuple[int, bool]]:
-    """The slices that are not over: how many pods, and whether with quota."""
+async def unfinished_slices(stage: Stage, name: str = "j") -> list[tuple[int, bool]]:
+    """The unfinished slices of a job: their number of pods, and whether they have quota."""
     found = [one for one in await stage.workloads(name) if not is_condition_true(one, ConditionType.FINISHED)]
     return sorted((value_at(one, ("spec", "podSets"))[0]["count"], is_reserved(one)) for one in found)
 
 
 async def until_slices(stage: Stage, *slices: tuple[int, bool], name: str = "j") -> None:
     async def seen() -> list[tuple[int, bool]]:
-        return await held(stage, name)
+        return await unfinished_slices(stage, name)
 
     await stage.until(seen, list(slices), what=f"the slices of {name}")
 
 
-async def until_let_go(stage: Stage, free: int, gated: int, name: str = "j") -> None:
-    """Wait until so many pods of a job have been let go, and so many are held."""
+async def until_pods(stage: Stage, ungated: int, gated: int, name: str = "j") -> None:
+    """Wait until so many pods of a job have no gate, and so many are gated."""
 
-    async def seen() -> tuple[int, int]:
+    async def counts() -> tuple[int, int]:
         pods = [one for one in await stage.pods(name) if "deletionTimestamp" not in one["metadata"]]
         gate = {"name": stage.names.elastic_gate}
-        kept = sum(gate in value_at(one, ("spec", "schedulingGates"), []) for one in pods)
-        return len(pods) - kept, kept
+        held = sum(gate in value_at(one, ("spec", "schedulingGates"), []) for one in pods)
+        return len(pods) - held, held
 
-    await stage.until(seen, (free, gated), what=f"pods of {name} let go, and held")
+    await stage.until(counts, (ungated, gated), what=f"ungated and gated pods of {name}")
 
 
 async def is_suspended(stage: Stage, name: str = "j") -> bool:
@@ -71,12 +71,12 @@ async def test_elastic_job_scales_up_in_place_and_new_slice_replaces_the_old_one
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.queues(cpu=4)
-    await elastic(stage, 2)
-    await until_let_go(stage, 2, 0)
+    await create_elastic_job(stage, 2)
+    await until_pods(stage, 2, 0)
     started = value_at(await stage.get(JOBS, "j"), ("status", "startTime"))
     await resize(stage, 4)
     await until_slices(stage, (4, True))
-    await until_let_go(stage, 4, 0)
+    await until_pods(stage, 4, 0)
     assert value_at(await stage.get(JOBS, "j"), ("status", "startTime")) == started
     first, second = sorted(
         await stage.workloads(), key=lambda one: value_at(one, ("spec", "podSets"))[0]["count"]
@@ -108,17 +108,17 @@ async def test_added_pods_of_elastic_job_stay_gated_until_quota_is_free(stage: S
     await stage.queues(cpu=4)
     await stage.job("other", pods=2)
     await stage.until_running("other")
-    await elastic(stage, 2)
-    await until_let_go(stage, 2, 0)
+    await create_elastic_job(stage, 2)
+    await until_pods(stage, 2, 0)
     await resize(stage, 3)
     await until_slices(stage, (2, True), (3, False))
-    await until_let_go(stage, 2, 1)
+    await until_pods(stage, 2, 1)
     assert not await is_suspended(stage)
     await resize(stage, 4)
     await until_slices(stage, (2, True), (4, False))
     await succeed_pods(stage, "other")
     await until_slices(stage, (4, True))
-    await until_let_go(stage, 4, 0)
+    await until_pods(stage, 4, 0)
     assert not await is_suspended(stage)
 
 
@@ -126,7 +126,7 @@ HOLD = "example.com/hold"
 
 
 async def hold_pods(stage: Stage, *, held: bool) -> None:
-    """Have a finalizer hold the pods of a Job, or no more."""
+    """Add a finalizer to the pods of a Job, or remove it."""
     for one in await stage.pods():
         others = [name for name in one["metadata"].get("finalizers", ()) if name != HOLD]
         finalizers = [*others, HOLD] if held else others
@@ -137,19 +137,19 @@ async def test_scaled_down_elastic_job_frees_quota_after_its_pods_end_and_keeps_
     stage: Stage,
 ) -> None:
     await stage.queues(cpu=4)
-    await elastic(stage, 4)
-    await until_let_go(stage, 4, 0)
+    await create_elastic_job(stage, 4)
+    await until_pods(stage, 4, 0)
     before = (await stage.workload())["metadata"]["uid"]
     await stage.job("next", pods=2)
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
     await hold_pods(stage, held=True)
     await resize(stage, 2)
 
-    async def ending() -> int:
+    async def terminating() -> int:
         return sum("deletionTimestamp" in one["metadata"] for one in await stage.pods())
 
-    await stage.until(ending, 2, what="pods to be deleted")
-    assert await held(stage) == [(4, True)]
+    await stage.until(terminating, 2, what="pods to be deleted")
+    assert await unfinished_slices(stage) == [(4, True)]
     assert await is_suspended(stage, "next")
     await hold_pods(stage, held=False)
     await stage.until_running("next")
@@ -160,8 +160,8 @@ async def test_scaled_down_elastic_job_frees_quota_after_its_pods_end_and_keeps_
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
 
 
-def of_no_job(pods: int, queue: str | None = "lq") -> dict[str, Any]:
-    """A Workload of another program, without a job and without the annotation of elastic ones."""
+def standalone_workload(pods: int, queue: str | None = "lq") -> dict[str, Any]:
+    """A Workload of another program, without job and without the annotation of elastic jobs."""
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     pod_sets = [{"name": "main", "count": pods, "template": template}]
@@ -172,26 +172,26 @@ async def test_c14_scale_down_of_a_reserved_workload_frees_quota_at_once(stage: 
     await stage.queues(cpu=8)
     workloads = stage.kinds.workloads
 
-    async def is_holding(name: str) -> bool:
+    async def has_quota(name: str) -> bool:
         return is_reserved(await stage.get(workloads, name))
 
-    async def total_usage() -> Any:
+    async def reserving_and_total() -> Any:
         status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
         return status["reservingWorkloads"], status["flavorsReservation"][0]["resources"][0]["sum_of_series"]
 
-    wide = await stage.create(workloads, "wide", of_no_job(8))
-    await stage.until(lambda: is_holding("wide"))
-    await stage.create(workloads, "next", of_no_job(2))
+    wide = await stage.create(workloads, "wide", standalone_workload(8))
+    await stage.until(lambda: has_quota("wide"))
+    await stage.create(workloads, "next", standalone_workload(2))
     [pod_set] = wide["spec"]["podSets"]
     await stage.change(workloads, "wide", {"spec": {"podSets": [{**pod_set, "count": 7}]}})
-    await stage.until(total_usage, (1, "7"))
+    await stage.until(reserving_and_total, (1, "7"))
     await stage.change(workloads, "wide", {"spec": {"podSets": [{**pod_set, "count": 6}]}})
-    await stage.until(lambda: is_holding("next"))
-    await stage.until(total_usage, (2, "8"))
+    await stage.until(lambda: has_quota("next"))
+    await stage.until(reserving_and_total, (2, "8"))
     [assignment] = value_at(await stage.get(workloads, "wide"), ("status", "admission", "podSetAssignments"))
     assert (assignment["count"], assignment["resourceUsage"]) == (8, {"cpu": "8"})
 
-    slice_ = of_no_job(1, queue=None)
+    slice_ = standalone_workload(1, queue=None)
     replaced = {stage.names.workload_slice_replacement_for: f"{stage.namespace}/wide"}
     await stage.create(workloads, "slice", {**slice_, "metadata": {"annotations": replaced}})
     await stage.change(workloads, "slice", {"status": {"clusterName": "worker"}}, "status")
@@ -201,7 +201,7 @@ async def test_c15_reclaimable_pods_shrink_after_a_scale_down(stage: Stage) -> N
     await stage.queues(cpu=4)
     annotations = {stage.names.elastic_job: "true"}
     await stage.job("j", pods=4, completionMode="Indexed", metadata={"annotations": annotations})
-    await until_let_go(stage, 4, 0)
+    await until_pods(stage, 4, 0)
     for pod in await stage.pods():
         if pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] in {"1", "3"}:
             over = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
@@ -214,24 +214,24 @@ async def test_c15_reclaimable_pods_shrink_after_a_scale_down(stage: Stage) -> N
     await stage.until(reclaimable, 2)
     await stage.change(JOBS, "j", {"spec": {"parallelism": 3, "completions": 3}})
     await stage.until(reclaimable, 1)
-    # The counts of the podsets are written after that.
+    # The manager writes the counts of the podsets afterwards.
     await until_slices(stage, (3, True))
 
 
 async def test_b11_recreated_slice_has_no_labels_or_annotations_of_the_deleted_workload(stage: Stage) -> None:
     await stage.queues(cpu=4)
-    await elastic(stage, 2)
-    await until_let_go(stage, 2, 0)
+    await create_elastic_job(stage, 2)
+    await until_pods(stage, 2, 0)
     first, workloads = (await stage.workload())["metadata"]["name"], stage.kinds.workloads
     await stage.change(workloads, first, {"metadata": {"finalizers": []}})
     await stage.client.delete(workloads, first, namespace=stage.namespace)
 
-    async def second() -> dict[str, Any]:
+    async def new_slice() -> dict[str, Any]:
         [found] = [one for one in await stage.workloads() if one["metadata"]["name"] != first]
         assert is_reserved(found)
         return found
 
-    made = await eventually(second, what="another slice with quota")
+    made = await eventually(new_slice, what="another slice with quota")
     metadata = value_at(made, ("spec", "podSets"))[0]["template"].get("metadata", {})
     assert not {**metadata.get("labels", {}), **metadata.get("annotations", {})}.keys() & {
         stage.names.workload_slice_name,
@@ -247,8 +247,8 @@ async def test_b11_recreated_slice_has_no_labels_or_annotations_of_the_deleted_w
 
 async def test_evicted_elastic_job_is_readmitted_with_its_current_parallelism(stage: Stage) -> None:
     await stage.queues(cpu=4)
-    await elastic(stage, 4)
-    await until_let_go(stage, 4, 0)
+    await create_elastic_job(stage, 4)
+    await until_pods(stage, 4, 0)
     await resize(stage, 6)
     await until_slices(stage, (4, True), (6, False))
     queue = stage.own("cq")
@@ -258,7 +258,7 @@ async def test_evicted_elastic_job_is_readmitted_with_its_current_parallelism(st
     await resize(stage, 3)
     await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "None"}})
     await until_slices(stage, (3, True))
-    await until_let_go(stage, 3, 0)
+    await until_pods(stage, 3, 0)
 
 
 async def test_elastic_job_of_the_guide_runs_and_scales_up_unchanged(stage: Stage) -> None:
@@ -272,9 +272,9 @@ async def test_elastic_job_of_the_guide_runs_and_scales_up_unchanged(stage: Stag
     [shown] = [one for block in blocks for one in yaml.safe_load_all(block)]
     name, pods = shown["metadata"]["name"], shown["spec"]["parallelism"]
     await stage.create(JOBS, name, shown)
-    await until_let_go(stage, pods, 0, name)
+    await until_pods(stage, pods, 0, name)
     await resize(stage, pods + 2, name)
-    await until_let_go(stage, pods + 2, 0, name)
+    await until_pods(stage, pods + 2, 0, name)
 
 
 async def test_workers_that_ray_adds_stay_gated_until_quota_is_reserved(
@@ -284,13 +284,13 @@ async def test_workers_that_ray_adds_stay_gated_until_quota_is_reserved(
     definitions({*cluster.definitions, *job.definitions, *service.definitions})
     await open_queues(stage, cluster)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(a_cluster_grows_by_a_worker(stage, cluster))
-        tasks.create_task(a_job_follows_its_cluster(stage, job))
-        tasks.create_task(a_service_has_quota_for_two_clusters_while_there_are_two(stage, service))
+        tasks.create_task(ray_cluster_is_scaled_by_its_user(stage, cluster))
+        tasks.create_task(ray_job_follows_the_scale_of_its_cluster(stage, job))
+        tasks.create_task(ray_service_has_quota_for_both_clusters_during_an_upgrade(stage, service))
 
 
 async def slices(stage: Stage, job: PlayedJob) -> list[tuple[list[int], bool]]:
-    """What the slices of a job ask for that are not over, and whether they have it."""
+    """The pod counts of the unfinished slices of a job, and whether they have quota."""
     found = [
         one for one in await stage.workloads(job.name) if not is_condition_true(one, ConditionType.FINISHED)
     ]
@@ -299,8 +299,8 @@ async def slices(stage: Stage, job: PlayedJob) -> list[tuple[list[int], bool]]:
     ]
 
 
-async def make_cluster(stage: Stage, name: str, owner: dict[str, Any], spec: Any) -> None:
-    """Make a cluster for a job, as Ray does; its pods are held until they are counted."""
+async def create_ray_cluster(stage: Stage, name: str, owner: dict[str, Any], spec: Any) -> None:
+    """Create a cluster for a job, as Ray does. The webhook gates its pods until they are counted."""
     metadata = {**controlled_by(owner), "annotations": {stage.names.elastic_job: "true"}}
     made = await stage.create(CLUSTERS, name, {"metadata": metadata, "spec": spec})
     for pods in ("headGroupSpec", "workerGroupSpecs[0]"):
@@ -308,8 +308,8 @@ async def make_cluster(stage: Stage, name: str, owner: dict[str, Any], spec: Any
         assert gates == [{"name": stage.names.elastic_gate}]
 
 
-async def a_job_follows_its_cluster(stage: Stage, case: KindCase) -> None:
-    """Ray adds workers to the cluster that was made for a job, and takes some away."""
+async def ray_job_follows_the_scale_of_its_cluster(stage: Stage, case: KindCase) -> None:
+    """Ray adds workers to the cluster of a job, and removes some."""
     annotation = f"metadata.annotations[{stage.names.elastic_job}]"
     described = "spec.rayClusterSpec"
     changes: Mapping[str, Any] = {
@@ -331,7 +331,7 @@ async def a_job_follows_its_cluster(stage: Stage, case: KindCase) -> None:
         )
 
     await job.play("running")
-    await make_cluster(stage, "made", created, value_at(running, path_of(described)))
+    await create_ray_cluster(stage, "made", created, value_at(running, path_of(described)))
     await until_granted([1, 3, 1], "quota for the workers that the job states")
     await scale(5)
     await until_granted([1, 5, 1], "quota for the workers that Ray added")
@@ -340,30 +340,30 @@ async def a_job_follows_its_cluster(stage: Stage, case: KindCase) -> None:
     assert value_at(await job.get(), ("spec", "suspend")) is False
 
 
-async def a_service_has_quota_for_two_clusters_while_there_are_two(stage: Stage, case: KindCase) -> None:
-    """A service is upgraded: a second cluster comes beside the first, and takes over."""
+async def ray_service_has_quota_for_both_clusters_during_an_upgrade(stage: Stage, case: KindCase) -> None:
+    """A service is upgraded: it has a second cluster beside the first, which then replaces it."""
     changes = {f"metadata.annotations[{stage.names.elastic_job}]": "true"}
     service, created = await submit(stage, case, changes=changes)
     spec = value_at(await service.until_started(), path_of("spec.rayClusterConfig"))
 
-    async def told(pods: list[int], *, serves: str, is_to_serve: str) -> None:
-        named = {"activeServiceStatus": serves, "pendingServiceStatus": is_to_serve}
+    async def set_clusters(pods: list[int], *, active: str, pending: str) -> None:
+        named = {"activeServiceStatus": active, "pendingServiceStatus": pending}
         status = {key: {"rayClusterName": name} for key, name in named.items()}
         await stage.change(case.resource, service.name, {"status": status}, "status")
         await stage.until(lambda: slices(stage, service), [(pods, True)], what=f"quota for {pods}")
 
     await service.play("ready")
     old, new = (f"{service.name}-{suffix}" for suffix in ("x7k2p", "z4v9q"))
-    await make_cluster(stage, old, created, spec)
-    await told([1, 2], serves=old, is_to_serve="")
-    await make_cluster(stage, new, created, spec)
-    await told([2, 4], serves=old, is_to_serve=new)
-    await told([1, 2], serves=new, is_to_serve="")
+    await create_ray_cluster(stage, old, created, spec)
+    await set_clusters([1, 2], active=old, pending="")
+    await create_ray_cluster(stage, new, created, spec)
+    await set_clusters([2, 4], active=old, pending=new)
+    await set_clusters([1, 2], active=new, pending="")
     assert value_at(await service.get(), path_of("spec.rayClusterConfig.suspend")) is False
 
 
-async def a_cluster_grows_by_a_worker(stage: Stage, case: KindCase) -> None:
-    """A cluster that is queued itself is made larger by hand."""
+async def ray_cluster_is_scaled_by_its_user(stage: Stage, case: KindCase) -> None:
+    """A user scales up a cluster that is queued itself."""
     elastic_job = f"metadata.annotations[{stage.names.elastic_job}]"
     cluster, created = await submit(stage, case, changes={elastic_job: "true"})
     gate = {"name": stage.names.elastic_gate}
@@ -372,7 +372,7 @@ async def a_cluster_grows_by_a_worker(stage: Stage, case: KindCase) -> None:
     running = await cluster.until_started()
     template = value_at(running, path_of("spec.workerGroupSpecs[0].template"))
 
-    async def worker(name: str) -> None:
+    async def create_worker(name: str) -> None:
         labels = {"ray.io/cluster": cluster.name, "ray.io/node-type": "worker", "ray.io/group": "small"}
         metadata = {**template["metadata"], **controlled_by(created)}
         metadata["labels"] = {**template["metadata"].get("labels", {}), **labels}
@@ -384,8 +384,8 @@ async def a_cluster_grows_by_a_worker(stage: Stage, case: KindCase) -> None:
 
     made = [f"{cluster.name}-small-worker-{suffix}" for suffix in ("bcdf1", "bcdf2", "bcdf3")]
     for name in made:
-        await worker(name)
-    await stage.until(gates, [False, False, True], what="two workers to be let go")
+        await create_worker(name)
+    await stage.until(gates, [False, False, True], what="two workers without gate")
     await cluster.change({"spec.workerGroupSpecs[0].maxReplicas": 3, "spec.workerGroupSpecs[0].replicas": 3})
-    await stage.until(gates, [False, False, False], what="the third worker to be let go")
+    await stage.until(gates, [False, False, False], what="the third worker without gate")
     assert value_at(await cluster.get(), ("spec", "suspend")) is not True

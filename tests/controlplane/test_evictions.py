@@ -1,6 +1,6 @@
-"""Every way in which a job loses its quota and how it gets it back: conditions in order, events, metrics.
+"""Every reason of an eviction, and the readmission: conditions in order, events and metrics.
 
-One job for each way, in a queue of its own; all are told at once.
+Each reason has a job in its own queue. All stories run concurrently.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,11 +21,11 @@ from tests.controlplane.stage import Stage, condition_of, run_concurrently
 
 DEACTIVATED = "The workload is deactivated"
 REACTIVATED = ("Reactivated", "The workload was reactivated")
-TOLD = ("DeactivationTarget", "Evicted", "Preempted", "Requeued")
+CONDITIONS = ("DeactivationTarget", "Evicted", "Preempted", "Requeued")
 
 
 @dataclass(frozen=True)
-class Life:
+class JobInQueue:
     """A job ``name`` in a LocalQueue and a ClusterQueue of that name."""
 
     stage: Stage
@@ -51,111 +51,111 @@ class Life:
         await self.stage.change(self.stage.kinds.workloads, await self.workload(), spec)
 
     async def check(self, state: str) -> None:
-        """State this of the job's one check, as the check's controller would."""
+        """Set the state of the job's only check, as the check's controller would."""
 
-        def stated(status: dict[str, Any]) -> None:
+        def set_state(status: dict[str, Any]) -> None:
             [check] = status["admissionChecks"]
             status["admissionChecks"] = [{**check, "state": state, "message": "m"}]
 
-        await self.stage.apply_transition(await self.workload(), lambda change: stated(change.status))
+        await self.stage.apply_transition(await self.workload(), lambda change: set_state(change.status))
 
 
-Step = Callable[[Life], Awaitable[object]]
+Step = Callable[[JobInQueue], Awaitable[object]]
 
 
-async def nothing(_: Life) -> None:
-    """It happens, or ends, by itself."""
+async def nothing(_: JobInQueue) -> None:
+    """Do nothing: the eviction begins or ends by itself."""
 
 
 def policy(kind: str, wanted: str) -> Step:
-    return lambda life: life.stop_policy(kind, wanted)
+    return lambda job: job.stop_policy(kind, wanted)
 
 
 def active(wanted: bool) -> Step:
-    return lambda life: life.activate(wanted)
+    return lambda job: job.activate(wanted)
 
 
 def check(state: str) -> Step:
-    return lambda life: life.check(state)
+    return lambda job: job.check(state)
 
 
-def both(*steps: Step) -> Step:
-    async def go(life: Life) -> None:
+def in_order(*steps: Step) -> Step:
+    async def go(job: JobInQueue) -> None:
         for step in steps:
-            await step(life)
+            await step(job)
 
     return go
 
 
-async def preempt(life: Life) -> None:
-    labels = {life.stage.names.priority_class: life.stage.own("high")}
-    await life.stage.job("preemptor", queue=life.name, labels=labels)
+async def preempt(job: JobInQueue) -> None:
+    labels = {job.stage.names.priority_class: job.stage.own("high")}
+    await job.stage.job("preemptor", queue=job.name, labels=labels)
 
 
-async def end_preemptor(life: Life) -> None:
-    await life.stage.until_running("preemptor")
-    await life.stage.client.delete(JOBS, "preemptor", life.stage.namespace, propagation="Background")
+async def end_preemptor(job: JobInQueue) -> None:
+    await job.stage.until_running("preemptor")
+    await job.stage.client.delete(JOBS, "preemptor", job.stage.namespace, propagation="Background")
 
 
-async def nodes_failed(life: Life) -> None:
-    """What the watcher of nodes writes."""
-    await life.stage.apply_transition(
-        await life.workload(), lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone")
+async def nodes_failed(job: JobInQueue) -> None:
+    """Evict as the node watcher does."""
+    await job.stage.apply_transition(
+        await job.workload(), lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone")
     )
 
 
-async def manager_evicted(life: Life) -> None:
-    """What the dispatcher of several clusters writes."""
+async def manager_evicted(job: JobInQueue) -> None:
+    """Request the deactivation as the MultiKueue dispatcher does."""
     target = ConditionType.DEACTIVATION_TARGET
     cause = Reason.EVICTED_ON_MANAGER_CLUSTER
-    await life.stage.apply_transition(
-        await life.workload(), lambda change: change.set_condition(target, True, cause, "there")
+    await job.stage.apply_transition(
+        await job.workload(), lambda change: change.set_condition(target, True, cause, "there")
     )
 
 
-async def more_time(life: Life) -> None:
-    labels = {life.stage.names.max_exec_time: "3600"}
-    await life.stage.change(JOBS, life.name, {"metadata": {"labels": labels}})
-    workloads = life.stage.kinds.workloads
+async def more_time(job: JobInQueue) -> None:
+    labels = {job.stage.names.max_exec_time: "3600"}
+    await job.stage.change(JOBS, job.name, {"metadata": {"labels": labels}})
+    workloads = job.stage.kinds.workloads
 
     async def limit() -> int:
-        return (await life.stage.get(workloads, await life.workload()))["spec"]["maximumExecutionTimeSeconds"]
+        return (await job.stage.get(workloads, await job.workload()))["spec"]["maximumExecutionTimeSeconds"]
 
-    await life.stage.until(limit, 3600)
+    await job.stage.until(limit, 3600)
 
 
 @dataclass(frozen=True)
 class Eviction:
-    """One way to lose quota. In texts ``{cq}`` stands for the ClusterQueue, ``{check}`` for its check."""
+    """A reason of evictions. Texts have ``{cq}`` for the ClusterQueue and ``{check}`` for its check."""
 
     name: str
     begin: Step
-    """Brings it about, while the job runs."""
+    """Cause the eviction of the running job."""
     reason: str
     message: str
     end: Step
-    """Lets it come back."""
+    """Allow the readmission."""
     returns: tuple[str, str] | None
-    """What Requeued says when it may compete again; None where it may as soon as its job has stopped."""
+    """Reason and message of Requeued when the job may be readmitted; None if it may once it has stopped."""
     cause: str = ""
     target: str = ""
-    """The message of DeactivationTarget, which goes before, where one does."""
+    """The message of DeactivationTarget, if that condition precedes the eviction."""
     warning: tuple[str, ...] = ()
-    """Reason and note of the event that tells of the target."""
+    """Reason and note of the event about the target."""
     preempted: str = ""
-    """By what right it is preempted."""
+    """The reason of the condition Preempted."""
     by_others: bool = False
-    """No controller writes it yet: the test shows its effect, not its reports."""
+    """No controller of admitq writes it yet: events and metrics are not checked."""
     seconds: str = ""
-    """For how long it may run, where that is limited."""
+    """The maximum execution time, if there is one."""
     checked: bool = False
-    """Its ClusterQueue asks for a check."""
+    """Whether its ClusterQueue has a check."""
     twice: bool = False
-    """It is evicted once more after it has come back."""
+    """Whether it is evicted again after its readmission."""
 
     @property
-    def told(self) -> str:
-        """The reason of the condition."""
+    def condition_reason(self) -> str:
+        """The reason of the condition Evicted."""
         return f"{self.reason}DueTo{self.cause}" if self.cause else self.reason
 
 
@@ -217,7 +217,7 @@ EVICTIONS = (
         nothing,
         "Deactivated",
         DEACTIVATED + " due to exceeding the maximum execution time",
-        both(more_time, active(True)),
+        in_order(more_time, active(True)),
         REACTIVATED,
         cause="MaximumExecutionTimeExceeded",
         target="exceeding the maximum execution time",
@@ -236,17 +236,17 @@ EVICTIONS = (
     ),
 )
 
-ELSEWHERE = {
+IN_TEST_POLICIES = {
     ("PodsReadyTimeout", "WaitForStart"),
     ("PodsReadyTimeout", "WaitForRecovery"),
     ("Deactivated", "RequeuingLimitExceeded"),
 }
-"""Pods that do not get ready are the matter of test_policies.py."""
+"""test_policies.py tests evictions of jobs whose pods do not become ready."""
 
 
 def test_every_eviction_reason_has_a_story() -> None:
-    told = {(one.reason, one.cause) for one in EVICTIONS} | ELSEWHERE
-    assert told == {(one.reason, one.cause) for one in evictions.EVICTIONS}
+    tested = {(one.reason, one.cause) for one in EVICTIONS} | IN_TEST_POLICIES
+    assert tested == {(one.reason, one.cause) for one in evictions.EVICTIONS}
 
 
 @pytest.mark.core
@@ -258,116 +258,120 @@ async def test_every_eviction_is_reported_and_its_job_is_stopped_and_readmitted(
         await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
     await stage.active_check("check")
     async with record_versions(stage) as record:
-        tellers = [Teller(Life(stage, one.name), record, admitq_running, one) for one in EVICTIONS]
-        await run_concurrently(**{teller.eviction.name: teller.tell() for teller in tellers})
+        stories = [
+            EvictionStory(JobInQueue(stage, one.name), record, admitq_running, one) for one in EVICTIONS
+        ]
+        await run_concurrently(**{story.eviction.name: story.play() for story in stories})
     stopped = record.first_version("preempted", "Requeued", "Preempted")
     started = record.first_version("preemptor", "Admitted", "Admitted")
-    assert record.versions.index(stopped) < record.versions.index(started), "quota is given twice"
+    assert record.versions.index(stopped) < record.versions.index(started), "quota was reserved for both"
 
 
 @dataclass(frozen=True)
-class Teller:
-    """Tells the story of one eviction."""
+class EvictionStory:
+    """The story of one eviction."""
 
-    life: Life
+    job: JobInQueue
     record: Record
     admitq: Installation
     eviction: Eviction
 
-    async def tell(self) -> None:
-        """Tell it from the job's creation to its second admission."""
-        life, eviction, stage = self.life, self.eviction, self.life.stage
+    async def play(self) -> None:
+        """Play the story from the job's creation to its second admission."""
+        job, eviction, stage = self.job, self.eviction, self.job.stage
         await self._submit()
         if eviction.begin is not nothing:
-            # Otherwise it may be over before the test observes it.
+            # An eviction that begins by itself may be over before the test observes the admission.
             await self._admitted()
-            await stage.until_condition("PodsReady", "Started", life.name)
+            await stage.until_condition("PodsReady", "Started", job.name)
 
-        await eviction.begin(life)
-        requeued = await eventually(lambda: self.record.first_version(life.name, "Requeued", eviction.told))
+        await eviction.begin(job)
+        requeued = await eventually(
+            lambda: self.record.first_version(job.name, "Requeued", eviction.condition_reason)
+        )
         message = self._filled(eviction.message)
-        self._began(message)
+        self._check_begin(message)
         assert "admission" not in requeued["status"]
         assert condition_of(requeued, "QuotaReserved") == ("False", "PendingEvaluation", message)
         assert condition_of(requeued, "Admitted") == ("False", "NoReservation", NO_RESERVATION)
         assert condition_of(requeued, "PodsReady") == ("False", "WaitForStart", NOT_ALL_PODS_READY)
-        await stage.until_event("Job", life.name, "Stopped", message)
+        await stage.until_event("Job", job.name, "Stopped", message)
         if not eviction.by_others:
-            name = await life.workload()
-            await stage.until_event("Workload", name, f"EvictedDueTo{eviction.told}", message)
+            name = await job.workload()
+            await stage.until_event("Workload", name, f"EvictedDueTo{eviction.condition_reason}", message)
             if eviction.warning:
                 await stage.until_event("Workload", name, *map(self._filled, eviction.warning))
-            await stage.until(self._counted, self._count(times=1))
+            await stage.until(self._metrics, self._expected_metrics(times=1))
 
-        await eviction.end(life)
+        await eviction.end(job)
         await self._admitted()
-        await self.record.until_condition_changes(life.name, TOLD, self._course(message))
+        await self.record.until_condition_changes(job.name, CONDITIONS, self._expected_changes(message))
         if eviction.twice:
-            await stage.until_condition("PodsReady", "Started", life.name)
-            await eviction.begin(life)
-            await stage.until(self._counted, self._count(times=2))
+            await stage.until_condition("PodsReady", "Started", job.name)
+            await eviction.begin(job)
+            await stage.until(self._metrics, self._expected_metrics(times=2))
 
     async def _submit(self) -> None:
-        life, stage = self.life, self.life.stage
-        asked = {"admissionChecks": [{"name": stage.own("check")}]}
-        checks = {"admissionChecksStrategy": asked} if self.eviction.checked else {}
+        job, stage = self.job, self.job.stage
+        strategy = {"admissionChecks": [{"name": stage.own("check")}]}
+        checks = {"admissionChecksStrategy": strategy} if self.eviction.checked else {}
         await stage.cluster_queue(
-            life.name, cpu=1, preemption={"withinClusterQueue": "LowerPriority"}, **checks
+            job.name, cpu=1, preemption={"withinClusterQueue": "LowerPriority"}, **checks
         )
-        await stage.local_queue(life.name, cluster_queue=life.name)
+        await stage.local_queue(job.name, cluster_queue=job.name)
         labels = {stage.names.priority_class: stage.own("low")}
         if self.eviction.seconds:
             labels[stage.names.max_exec_time] = self.eviction.seconds
-        await stage.job(life.name, queue=life.name, labels=labels)
+        await stage.job(job.name, queue=job.name, labels=labels)
 
     async def _admitted(self) -> None:
-        """Have the job admitted, and see it run."""
-        life = self.life
+        """Admit the job and wait until it runs."""
+        job = self.job
         if self.eviction.checked:
-            await life.stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", life.name)
-            await life.check("Ready")
-        await life.stage.until_running(life.name)
+            await job.stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", job.name)
+            await job.check("Ready")
+        await job.stage.until_running(job.name)
 
     def _filled(self, text: str) -> str:
         preemptor: dict[str, Any] = next(iter(self.record.versions_of("preemptor")), {})
         return text.format(
-            cq=self.life.cluster_queue,
-            check=self.life.stage.own("check"),
+            cq=self.job.cluster_queue,
+            check=self.job.stage.own("check"),
             preemptor=value_at(preemptor, ("metadata", "uid")),
-            preemptor_job=value_at(preemptor, ("metadata", "labels", self.life.stage.names.job_uid)),
+            preemptor_job=value_at(preemptor, ("metadata", "labels", self.job.stage.names.job_uid)),
         )
 
-    def _began(self, message: str) -> None:
-        """An eviction begins with telling it; what it holds stays until its job has stopped."""
+    def _check_begin(self, message: str) -> None:
+        """Check that the write of the condition Evicted keeps the admission until the job has stopped."""
         eviction = self.eviction
-        evicted = self.record.first_version(self.life.name, "Evicted", eviction.told)
-        assert condition_of(evicted, "Evicted") == ("True", eviction.told, message)
+        evicted = self.record.first_version(self.job.name, "Evicted", eviction.condition_reason)
+        assert condition_of(evicted, "Evicted") == ("True", eviction.condition_reason, message)
         assert (condition_of(evicted, "Admitted") or ())[:2] == ("True", "Admitted")
-        assert evicted["status"]["admission"]["clusterQueue"] == self.life.cluster_queue
+        assert evicted["status"]["admission"]["clusterQueue"] == self.job.cluster_queue
         counted = {"reason": eviction.reason, "underlyingCause": eviction.cause, "count": 1}
         assert evicted["status"]["schedulingStats"]["evictions"] == [counted]
 
-    def _course(self, message: str) -> list[ConditionChange]:
-        eviction, course = self.eviction, list[ConditionChange]()
+    def _expected_changes(self, message: str) -> list[ConditionChange]:
+        eviction, changes = self.eviction, list[ConditionChange]()
         if eviction.target:
             target = self._filled(eviction.target)
-            course += [("DeactivationTarget", "True", eviction.cause, target)]
-            course += [("DeactivationTarget", "", "", "")]
-        course.append(("Evicted", "True", eviction.told, message))
+            changes += [("DeactivationTarget", "True", eviction.cause, target)]
+            changes += [("DeactivationTarget", "", "", "")]
+        changes.append(("Evicted", "True", eviction.condition_reason, message))
         if eviction.preempted:
-            course.append(("Preempted", "True", eviction.preempted, message))
-        course.append(("Requeued", str(eviction.returns is None), eviction.told, message))
+            changes.append(("Preempted", "True", eviction.preempted, message))
+        changes.append(("Requeued", str(eviction.returns is None), eviction.condition_reason, message))
         if eviction.returns is not None:
-            course.append(("Requeued", "True", *eviction.returns))
+            changes.append(("Requeued", "True", *eviction.returns))
         previously = ("False", "QuotaReserved", f"Previously: {message}")
-        course.append(("Evicted", *previously))
+        changes.append(("Evicted", *previously))
         if eviction.preempted:
-            course.append(("Preempted", *previously))
-        return course
+            changes.append(("Preempted", *previously))
+        return changes
 
-    def _count(self, *, times: int) -> dict[str, float]:
-        """What metrics must tell after so many evictions."""
-        evicted = self.record.first_version(self.life.name, "Evicted", self.eviction.told)
+    def _expected_metrics(self, *, times: int) -> dict[str, float]:
+        """The metrics of the job after so many evictions."""
+        evicted = self.record.first_version(self.job.name, "Evicted", self.eviction.condition_reason)
         were_ready = (condition_of(evicted, "PodsReady") or ("",))[0] == "True"
         return {
             "evicted_workloads_total": times,
@@ -378,13 +382,13 @@ class Teller:
             "preempted_workloads_total": times if self.eviction.preempted else 0,
         }
 
-    async def _counted(self) -> dict[str, float]:
-        """What metrics tell of the evictions of the job."""
-        queue, life = self.life.cluster_queue, self.life
+    async def _metrics(self) -> dict[str, float]:
+        """The current metrics about evictions of the job."""
+        queue, job = self.job.cluster_queue, self.job
         reason = {"reason": self.eviction.reason}
         cause = {**reason, "underlying_cause": self.eviction.cause}
-        priority = {**cause, "priority_class": life.stage.own("low")}
-        local = {"name": life.name, "namespace": life.stage.namespace}
+        priority = {**cause, "priority_class": job.stage.own("low")}
+        local = {"name": job.name, "namespace": job.stage.namespace}
         labels = {
             "evicted_workloads_total": {"cluster_queue": queue, **priority},
             "evicted_workloads_once_total": {"cluster_queue": queue, **priority},

@@ -1,4 +1,4 @@
-"""Every folder of examples/ works: the commands of its README are run, and its workloads are admitted."""
+"""The examples: the commands of each README are run, and the workloads are admitted."""
 
 import os
 import re
@@ -118,7 +118,7 @@ EXPECTED = {
 
 
 def created_by(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the objects that the controller of a foreign kind creates for an object."""
+    """Return the objects that the controller of a kind of another project creates for an object."""
     if manifest["kind"] == "Workflow":
         for template in manifest["spec"]["templates"]:
             if "container" in template:

@@ -22,7 +22,7 @@ SPOT = {
 }
 
 
-# --- the main way ---------------------------------------------------------------------------------
+# --- main path ------------------------------------------------------------------------------------
 
 
 COUNTED = (
@@ -34,7 +34,7 @@ COUNTED = (
     "finished_workloads_total",
     "execution_time_seconds_count",
 )
-"""What metrics count of a life, once each."""
+"""Metrics that count each job exactly once."""
 
 
 @pytest.mark.core
@@ -56,25 +56,25 @@ async def test_job_is_admitted_runs_finishes_and_releases_its_quota(
     assert (condition_of(workload, "Finished") or ())[:2] == ("True", "Succeeded")
     assert workload["metadata"]["labels"][stage.names.job_uid] == created["metadata"]["uid"]
 
-    async def told() -> list[tuple[str, str]]:
+    async def events() -> list[tuple[str, str]]:
         return await stage.events("Job", "j")
 
     await stage.until(
-        told,
+        events,
         [
             ("CreatedWorkload", f"Created Workload: {stage.namespace}/{name}"),
             ("Started", f"Admitted by clusterQueue {queue}"),
             ("FinishedWorkload", f"Workload '{stage.namespace}/{name}' is declared finished"),
         ],
     )
-    # Before them it may have been told of a queue that was heard of later than the job.
+    # Earlier events may report a queue that the manager observed after the job.
     reasons = [reason for reason, _ in await stage.events("Workload", name)]
     assert reasons[-2:] == ["QuotaReserved", "Admitted"]
 
-    async def counted() -> list[float]:
+    async def counters() -> list[float]:
         return [await sum_of_series(admitq_running, series, cluster_queue=queue) for series in COUNTED]
 
-    await stage.until(counted, [1.0] * len(COUNTED))
+    await stage.until(counters, [1.0] * len(COUNTED))
     assert (
         await sum_of_series(admitq_running, "workload_creation_latency_seconds_count", job_kind="Job.batch")
         >= 1
@@ -210,10 +210,10 @@ async def test_pending_workload_is_recreated_when_it_is_deleted(stage: Stage) ->
     before = await stage.workload()
     await stage.client.delete(stage.kinds.workloads, before["metadata"]["name"], stage.namespace)
 
-    async def made_again() -> bool:
+    async def is_recreated() -> bool:
         return (await stage.workload())["metadata"]["uid"] != before["metadata"]["uid"]
 
-    await stage.until(made_again)
+    await stage.until(is_recreated)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
 
 
@@ -225,11 +225,11 @@ async def test_running_job_is_stopped_and_readmitted_when_its_workload_is_delete
     await until_pods_exist(stage)
     await stage.client.delete(stage.kinds.workloads, before["metadata"]["name"], stage.namespace)
 
-    async def made_again() -> bool:
+    async def is_recreated() -> bool:
         workload = await stage.workload()
         return workload["metadata"]["uid"] != before["metadata"]["uid"]
 
-    await stage.until(made_again)
+    await stage.until(is_recreated)
     await stage.until_running()
     await stage.until_event("Job", "j", "Stopped", "Workload is deleted")
 
@@ -247,11 +247,11 @@ async def test_workload_is_deleted_or_finished_when_its_pending_job_is_deleted(
     await stage.until_gone(JOBS, "j")
     if propagation == "Orphan":
 
-        async def left() -> list[Any]:
+        async def finished_reasons() -> list[Any]:
             items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
             return [(condition_of(one, "Finished") or ("", ""))[1] for one in items]
 
-        await stage.until(left, ["OwnerNotFound"])
+        await stage.until(finished_reasons, ["OwnerNotFound"])
     else:
         await stage.until(stage.workloads, [])
 
@@ -276,10 +276,10 @@ async def test_job_recreated_under_the_same_name_gets_a_new_workload(stage: Stag
     await stage.until_gone(JOBS, "j")
     await stage.job()
 
-    async def of_the_new_one() -> bool:
+    async def has_new_workload() -> bool:
         return (await stage.workload())["metadata"]["name"] != first["metadata"]["name"]
 
-    await stage.until(of_the_new_one)
+    await stage.until(has_new_workload)
     await stage.until_running()
 
 
@@ -308,11 +308,11 @@ async def test_pending_job_is_stopped_again_when_a_user_unsuspends_it(
 
     await stage.until(pods, 0)
 
-    async def counted() -> float:
+    async def excess_pods() -> float:
         labels = {"cluster_queue": stage.own("cq"), "job_kind": "Job.batch"}
         return await sum_of_series(admitq_running, "excess_pods_total", **labels)
 
-    await stage.until(counted, 2.0)
+    await stage.until(excess_pods, 2.0)
 
 
 async def test_d22_podset_of_a_job_carries_its_index_label_without_a_topology(stage: Stage) -> None:
@@ -337,7 +337,7 @@ async def test_job_stays_queued_when_it_copies_or_forges_an_owner_reference(stag
     }
     child = await stage.job("child", metadata={"ownerReferences": [owner]})
     assert child["spec"]["suspend"] is True
-    if uid == "right":  # with another one the garbage collector takes the child away
+    if uid == "right":  # the garbage collector deletes a child with another UID
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "child")
 
 
@@ -379,22 +379,22 @@ async def test_t9_job_that_names_the_workload_of_a_pod_group_gets_an_event_and_p
 
 
 async def test_t6_pod_forged_as_a_pod_of_a_job_replaces_another_pod_of_that_job(stage: Stage) -> None:
-    """An administrator creates it, as the webhook lets no tenant do. The Job controller counts its pods."""
+    """An administrator creates the pod; the webhook refuses it to tenants. The Job controller counts it."""
     await stage.queues(cpu=1)
     await stage.job(completions=9)
 
-    async def number() -> int:
+    async def pod_count() -> int:
         found, _ = await stage.client.list(PODS, stage.namespace)
         return sum("deletionTimestamp" not in one["metadata"] for one in found)
 
-    await stage.until(number, 1)
+    await stage.until(pod_count, 1)
     owner = await stage.get(JOBS, "j")
     uid = {"batch.kubernetes.io/controller-uid": owner["metadata"]["uid"]}
     metadata = {"labels": {**uid, stage.names.queue_name: "lq"}, **controlled_by(owner)}
     spec = owner["spec"]["template"]["spec"]
     forged = await stage.create(PODS, "j-x7k2p", {"metadata": metadata, "spec": spec})
     assert "schedulingGates" not in forged["spec"]
-    await stage.until(number, 1)
+    await stage.until(pod_count, 1)
     assert [one["spec"]["podSets"][0]["count"] for one in await stage.workloads()] == [1]
 
 
@@ -467,7 +467,7 @@ async def test_workload_gets_the_priority_class_of_the_pod_template(stage: Stage
         await stage.client.delete(PRIORITY_CLASSES, name)
 
 
-# --- odd input ------------------------------------------------------------------------------------
+# --- unusual input---------------------------------------------------------------------------------
 
 
 async def test_job_reports_missing_queues_and_runs_once_they_exist(stage: Stage) -> None:
@@ -527,13 +527,16 @@ async def test_jobs_of_equal_names_in_two_namespaces_are_independent(
     assert condition_of(await other_stage.workload(), "Admitted") is not None
 
 
-async def test_a_job_that_a_workload_cannot_stand_for_says_so(stage: Stage) -> None:
+async def test_job_with_a_resource_that_no_flavor_covers_reports_no_matching_flavor(stage: Stage) -> None:
     await stage.queues()
     container = {"name": "c", "image": "i", "resources": {"limits": {"example.com/pods": "1"}}}
-    await stage.job("fine", template={"spec": {"restartPolicy": "Never", "containers": [container]}})
-    await stage.until_condition("QuotaReserved", "NoMatchingFlavor", "fine")
+    await stage.job(template={"spec": {"restartPolicy": "Never", "containers": [container]}})
+    await stage.until_condition("QuotaReserved", "NoMatchingFlavor")
+
+
+async def test_job_with_a_negative_maximum_execution_time_is_rejected(stage: Stage) -> None:
     with pytest.raises(ApiError, match="must be"):
-        await stage.job("bad", labels={stage.names.max_exec_time: "-5"})
+        await stage.job(labels={stage.names.max_exec_time: "-5"})
 
 
 async def test_workload_name_taken_by_a_foreign_object_is_reported_on_the_job(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""What only some kinds of jobs can do: fewer pods, children, holds and classes."""
+"""Abilities of some job kinds: partial admission, children, holds and priority classes."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -65,7 +65,7 @@ async def test_job_is_admitted_with_fewer_pods_and_restored_when_it_stops(
 async def test_child_of_a_queued_job_is_not_queued_and_a_forged_child_is(
     stage: Stage, case: KindCase
 ) -> None:
-    """It runs when its parent does, and not before. What differs from it is queued for itself."""
+    """The child runs only while its parent does. A child that the parent could not create is queued."""
     child_case = case.child
     assert child_case is not None
     await open_queues(stage, case)
@@ -74,17 +74,17 @@ async def test_child_of_a_queued_job_is_not_queued_and_a_forged_child_is(
     await parent.until_condition("QuotaReserved", "False", "Suspended")
     of_child = load(child_case.integration, stage.names.group)
     changes = {"metadata.ownerReferences": controlled_by(made)["ownerReferences"], **child_case.given}
-    followed: list[str] = []
+    not_queued: list[str] = []
     for forgery, wrong in child_case.forgeries.items():
         name = wrong.get("metadata.name", child_case.name)
         given = {**changes, **wrong}
         _, forged = await submit(stage, of_child, name, changes=given, queue=HELD, dry_run=True)
-        followed += [forgery] if differences(forged, of_child.suspended) else []
-    assert followed == []
+        not_queued += [forgery] if differences(forged, of_child.suspended) else []
+    assert not_queued == []
     changes["metadata.labels"] = None
     child, created = await submit(stage, of_child, child_case.name, changes=changes)
     assert get_controller(created) is not None
-    assert differences(created, of_child.suspended) != [], "the webhook leaves it alone"
+    assert differences(created, of_child.suspended) != [], "the webhook does not suspend it"
     await child.until_suspended()
     note = f"{stage.names.product} managed child job suspended"
     await stage.until_event(child_case.integration.kind, child.name, "Suspended", note)
@@ -121,7 +121,7 @@ async def test_t7_job_that_falsely_claims_a_jobset_as_owner_is_queued_itself(
 async def test_t7_child_of_a_jobset_is_not_scaled_beyond_the_jobset(
     stage: Stage, admitq_running: Installation, definitions: Callable[[Iterable[str]], None]
 ) -> None:
-    """The webhook refuses it to a tenant. The controller stops what an administrator raises."""
+    """The webhook refuses the change of a tenant. If an administrator makes it, the child is suspended."""
     case = load(JOBSET, stage.names.group)
     definitions(case.definitions)
     await open_queues(stage, case)
@@ -134,11 +134,11 @@ async def test_t7_child_of_a_jobset_is_not_scaled_beyond_the_jobset(
     child, _ = await submit(stage, of_child, case.child.name, changes=given)
     await child.until(of_child.play["running"].until)
     raised = {"spec": {"parallelism": 5}}
-    async with tenant(stage, admitq_running.cluster) as others:
+    async with tenant(stage, admitq_running.cluster) as tenant_stage:
         with pytest.raises(ApiError, match="not charged for its number of pods"):
-            await others.change(JOBS, child.name, raised)
-        await others.change(JOBS, child.name, {"spec": {"parallelism": 2}})
-        await others.change(JOBS, child.name, {"spec": {"parallelism": 3}})
+            await tenant_stage.change(JOBS, child.name, raised)
+        await tenant_stage.change(JOBS, child.name, {"spec": {"parallelism": 2}})
+        await tenant_stage.change(JOBS, child.name, {"spec": {"parallelism": 3}})
     await stage.change(JOBS, child.name, raised)
     await child.until_suspended()
     note = f"{stage.names.product} managed child job suspended: its number of pods exceeds that of JobSet"
@@ -148,7 +148,7 @@ async def test_t7_child_of_a_jobset_is_not_scaled_beyond_the_jobset(
 async def test_pods_of_serving_objects_without_marks_of_admitq_are_gated(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
-    """A pod that is stored without them, or forged, would run without quota."""
+    """Without this, a pod that is stored without marks, or a forged pod, would run without quota."""
     definitions(["leaderworkersets.leaderworkerset.x-k8s.io"])
     await stage.closed_queue()
     queued = {"metadata": {"labels": {stage.names.queue_name: "closed"}}}
@@ -160,8 +160,8 @@ async def test_pods_of_serving_objects_without_marks_of_admitq_are_gated(
     await stage.create(DEPLOYMENTS, "d", {**queued, "spec": spec})
     owner = await stage.create(STATEFUL_SETS, "s", {**queued, "spec": {**spec, "serviceName": "s"}})
     group = {"size": 1, "workerTemplate": template}
-    large = {"replicas": 1, "leaderWorkerTemplate": group}
-    leaders = await stage.create(LWS, "l", {**queued, "spec": large})
+    lws_spec = {"replicas": 1, "leaderWorkerTemplate": group}
+    leaders = await stage.create(LWS, "l", {**queued, "spec": lws_spec})
 
     async def sets() -> list[Any]:
         listed, _ = await stage.client.list(REPLICA_SETS, stage.namespace)
@@ -171,9 +171,9 @@ async def test_pods_of_serving_objects_without_marks_of_admitq_are_gated(
         return bool(await sets())
 
     await stage.until(is_created)
-    (between,) = await sets()
-    for by, name in ((between, f"{between['metadata']['name']}-x7k2p"), (owner, "s-0")):
-        labels = {**queued["metadata"]["labels"], **between["metadata"]["labels"]}
+    (replica_set,) = await sets()
+    for by, name in ((replica_set, f"{replica_set['metadata']['name']}-x7k2p"), (owner, "s-0")):
+        labels = {**queued["metadata"]["labels"], **replica_set["metadata"]["labels"]}
         pod = {"metadata": {"labels": labels, **controlled_by(by)}, "spec": template["spec"]}
         held = await stage.create(PODS, name, pod)
         assert value_at(held, ("spec", "schedulingGates")), name
@@ -190,7 +190,7 @@ async def test_pods_of_serving_objects_without_marks_of_admitq_are_gated(
 
 @for_kinds_with("pod")
 async def test_pod_of_a_queued_job_is_not_gated_and_an_impostor_is(stage: Stage, case: KindCase) -> None:
-    """Not even with the labels of the job; but a pod that only says it were one of its is held."""
+    """A pod of the job is not gated, even with the labels of the job; one that only claims to be is gated."""
     _, job = await submit(stage, case, queue=HELD)
     metadata = {"labels": {stage.names.queue_name: HELD, **case.podLabels}, **controlled_by(job)}
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}

@@ -1,4 +1,4 @@
-"""Rules of each kind of jobs: requests that are refused, accepted or completed."""
+"""Rules of each job kind: requests that are rejected, accepted or defaulted."""
 
 import dataclasses
 import json
@@ -32,32 +32,32 @@ async def test_requests_are_accepted_rejected_or_defaulted_by_the_rules_of_their
     await queue_elsewhere(stage)
     assert case.queue(stage.names.group) == "default", "a job without queue name gets the default"
     bases: dict[str, PlayedJob] = {}
-    wrong: list[str] = []
+    problems: list[str] = []
     for rule in case.validation:
         if rule.when == "creation":
-            wrong += [f"{rule.rule}: {one}" for one in await _judged_new(stage, case, rule)]
+            problems += [f"{rule.rule}: {one}" for one in await _check_creation(stage, case, rule)]
         else:
             key = json.dumps([rule.when, rule.given], sort_keys=True)
             if key not in bases:
                 bases[key] = await _existing(stage, case, rule, f"job-{len(bases)}")
-            wrong += [f"{rule.rule}: {one}" for one in await _judged_change(bases[key], rule)]
-    assert wrong == []
+            problems += [f"{rule.rule}: {one}" for one in await _check_change(bases[key], rule)]
+    assert problems == []
     queue_label = f"metadata.labels[{stage.names.queue_name}]"
-    nobodys = dataclasses.replace(stage, namespace="default")
-    _, left_alone = await submit(nobodys, case, changes={queue_label: None}, dry_run=True)
+    unqueued = dataclasses.replace(stage, namespace="default")
+    _, left_alone = await submit(unqueued, case, changes={queue_label: None}, dry_run=True)
     assert not case.suspended or differences(left_alone, case.suspended), "it is not queued there"
     for mutation in case.mutation:
-        await stage.until(partial(_becomes, stage, case, mutation), [], what=mutation.rule)
+        await stage.until(partial(_defaulting_differences, stage, case, mutation), [], what=mutation.rule)
 
 
-async def _becomes(stage: Stage, case: KindCase, mutation: Mutation) -> list[str]:
-    """Where a new job is not what it is to become; the webhook may yet have to hear of a queue."""
+async def _defaulting_differences(stage: Stage, case: KindCase, mutation: Mutation) -> list[str]:
+    """Where a new job differs from the expected one; the webhook may not have observed a queue yet."""
     _, created = await submit(stage, case, changes=mutation.given, dry_run=True)
     return differences(created, {**case.suspended, **mutation.becomes})
 
 
 async def _existing(stage: Stage, case: KindCase, rule: Rule, name: str) -> PlayedJob:
-    """A job that is in the state in which a rule applies."""
+    """Create a job in the state in which a rule applies."""
     queue = {"queued": HELD, "running": case.queue(stage.names.group)}[rule.when]
     job, _ = await submit(stage, case, name, changes=rule.given, queue=queue)
     if rule.when == "running":
@@ -66,7 +66,7 @@ async def _existing(stage: Stage, case: KindCase, rule: Rule, name: str) -> Play
     return job
 
 
-async def _judged_new(stage: Stage, case: KindCase, rule: Rule) -> list[str]:
+async def _check_creation(stage: Stage, case: KindCase, rule: Rule) -> list[str]:
     async def request(changes: Mapping[str, Any]) -> Any:
         _, created = await submit(stage, case, changes={**rule.given, **changes}, dry_run=True)
         return created
@@ -74,7 +74,7 @@ async def _judged_new(stage: Stage, case: KindCase, rule: Rule) -> list[str]:
     return [*await _not_refused(request, rule), *await _not_accepted(request, rule)]
 
 
-async def _judged_change(job: PlayedJob, rule: Rule) -> list[str]:
+async def _check_change(job: PlayedJob, rule: Rule) -> list[str]:
     async def request(changes: Mapping[str, Any]) -> Any:
         return await job.change(changes, dry_run=True)
 

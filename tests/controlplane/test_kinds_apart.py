@@ -1,4 +1,4 @@
-"""Stories of single kinds: what their jobs follow from comes late, is no job of ours, or ends slowly."""
+"""Stories of single kinds: TrainJobs, RayJobs and RayServices."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ async def test_deleted_rayservice_keeps_its_quota_until_redis_is_cleaned_up(
     await open_queues(stage, case)
     changes = {
         "spec.rayClusterConfig.gcsFaultToleranceOptions": {"redisAddress": "redis:6379"},
-        # Stands for what keeps a service while something that it made is there.
+        # This finalizer stands for the cleanup that Ray does before a service is removed.
         "metadata.finalizers": ["example.com/cleanup"],
     }
     job, _ = await submit(stage, case, changes=changes)
@@ -61,7 +61,7 @@ async def test_deleted_rayservice_keeps_its_quota_until_redis_is_cleaned_up(
     await other.until_started()
     for one in (job, other):
         await stage.client.delete(case.resource, one.name, stage.namespace, propagation="Background")
-    # Jobs without stored state are released; by then the one with state was reconciled, too.
+    # The service without stored state is released. By then the one with state was reconciled, too.
     await stage.until(other.is_gone_for_good, True, timeout=90.0)
     assert is_reserved(await job.workload())
     await stage.client.merge_patch(

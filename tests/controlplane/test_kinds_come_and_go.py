@@ -1,4 +1,4 @@
-"""The definition of a kind is installed, replaced and deleted while admitq runs."""
+"""The CRD of a kind is installed, changed and deleted while admitq runs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +20,12 @@ from tests.controlplane.stage import DELETED_OWNER, Stage, condition_of, control
 JOBSETS = resource_of(JOBSET)
 DEFINITION = "jobsets.jobset.x-k8s.io"
 ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
-"""A kind that a third party queues."""
+"""A kind of an external framework."""
 
 
 @dataclass
 class Manager:
-    """The manager beside a cluster, as its metrics and probes show it."""
+    """Probes and metrics of a manager."""
 
     installation: Installation
 
@@ -56,7 +56,7 @@ def manager(admitq_alone: Installation) -> Manager:
     return Manager(admitq_alone)
 
 
-async def a_job_set(stage: Stage, name: str, **metadata: Any) -> dict[str, Any]:
+async def create_job_set(stage: Stage, name: str, **metadata: Any) -> dict[str, Any]:
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
     pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     jobs = {"name": "workers", "replicas": 2, "template": {"spec": {"template": pods}}}
@@ -74,7 +74,7 @@ async def until_unsuspended(stage: Stage, name: str) -> None:
 
 
 async def complete(stage: Stage, name: str) -> None:
-    """Tell that a JobSet has succeeded, as its controller would."""
+    """Set the condition of a succeeded JobSet, as its controller would."""
     ended = {
         "type": "Completed",
         "status": "True",
@@ -92,10 +92,10 @@ async def is_admitted(stage: Stage, name: str) -> bool:
     )
 
 
-async def served(stage: Stage, version: dict[str, Any]) -> None:
-    """Say of the version of JobSets whether it is served."""
+async def set_served(stage: Stage, *, served: bool) -> None:
+    """Change whether the API server serves JobSets."""
     definition = await stage.client.get(CRDS, DEFINITION)
-    versions = [{**one, **version} for one in definition["spec"]["versions"]]
+    versions = [{**one, "served": served} for one in definition["spec"]["versions"]]
     await stage.client.merge_patch(CRDS, DEFINITION, {"spec": {"versions": versions}})
 
 
@@ -110,29 +110,29 @@ async def test_kind_is_managed_only_while_its_crd_exists(
     assert not await manager.manages()
 
     crds.install(admitq_alone.cluster, [DEFINITION])
-    created = await a_job_set(stage, "first")
+    created = await create_job_set(stage, "first")
     assert created["spec"]["suspend"] is True
     await until_unsuspended(stage, "first")
     assert await manager.manages()
     await complete(stage, "first")
     await stage.until_finished("first")
 
-    await a_job_set(stage, "second")
+    await create_job_set(stage, "second")
     await until_unsuspended(stage, "second")
     await stage.client.delete(CRDS, DEFINITION)
     await manager.until_it_manages(manages=False)
     assert await manager.is_ready()
-    # Its objects were deleted before it went, so that nothing holds quota for them. When their Workloads go
-    # is up to the garbage collector, which may not have heard of the kind yet.
+    # The API server deletes the objects before the CRD, so that no job of the kind holds quota. The garbage
+    # collector deletes their Workloads later: it may not have discovered the kind yet.
     await stage.until(lambda: holders(stage), ["j"])
 
     before = await manager.sum_of_series("api_requests_total", resource=str(JOBSETS))
-    looks = await manager.sum_of_series("api_requests_total", verb="get", resource="")
-    await eventually(lambda: looked(manager, looks + 4), what="four looks at what is served")
+    polls = await manager.sum_of_series("api_requests_total", verb="get", resource="")
+    await eventually(lambda: has_polled(manager, polls + 4), what="four polls of the served kinds")
     assert await manager.sum_of_series("api_requests_total", resource=str(JOBSETS)) == before
 
     crds.install(admitq_alone.cluster, [DEFINITION])
-    await a_job_set(stage, "third")
+    await create_job_set(stage, "third")
     await until_unsuspended(stage, "third")
     await stage.job("other")
     await stage.until_running("other")
@@ -140,7 +140,7 @@ async def test_kind_is_managed_only_while_its_crd_exists(
     await manager.until_it_manages(manages=False)
 
 
-async def looked(manager: Manager, times: float) -> bool:
+async def has_polled(manager: Manager, times: float) -> bool:
     return await manager.sum_of_series("api_requests_total", verb="get", resource="") >= times
 
 
@@ -166,17 +166,16 @@ async def test_jobs_keep_their_workloads_while_their_version_is_not_served(
     stage = stage_alone
     await stage.queues(cpu=5)
     crds.install(admitq_alone.cluster, [DEFINITION])
-    # Until the garbage collector follows JobSets it asks for owners one by one, again and again with growing
-    # waits, and takes for gone what is not served. Once it deletes JobSets it follows them; what comes before
-    # may still be asked for later.
-    await a_job_set(stage, "garbage", ownerReferences=[DELETED_OWNER])
+    # Before the garbage collector watches JobSets, it looks up each owner, and treats owners of a kind that
+    # is not served as deleted. Once it deletes a JobSet, it watches them.
+    await create_job_set(stage, "garbage", ownerReferences=[DELETED_OWNER])
     await stage.until_gone(JOBSETS, "garbage")
     for name in ("long", "given-up"):
-        await a_job_set(stage, name)
+        await create_job_set(stage, name)
         await until_unsuspended(stage, name)
     before = await stage.workload("long")
 
-    await served(stage, {"served": False})
+    await set_served(stage, served=False)
     await manager.until_it_manages(manages=False)
     with pytest.raises(ApiError):
         await stage.get(JOBSETS, "long")
@@ -192,7 +191,7 @@ async def test_jobs_keep_their_workloads_while_their_version_is_not_served(
     await stage.client.delete(stage.kinds.workloads, given_up, namespace=stage.namespace)
     await stage.until(lambda: owners(stage), ["j", "long"])
 
-    await served(stage, {"served": True})
+    await set_served(stage, served=True)
     await manager.until_it_manages(manages=True)
     await complete(stage, "long")
     await stage.until_finished("long")
@@ -200,7 +199,7 @@ async def test_jobs_keep_their_workloads_while_their_version_is_not_served(
     await manager.until_it_manages(manages=False)
 
 
-def a_definition_of_robots() -> dict[str, Any]:
+def robot_crd() -> dict[str, Any]:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -215,8 +214,8 @@ def a_definition_of_robots() -> dict[str, Any]:
     }
 
 
-async def let_read_robots(stage: Stage, installation: Installation) -> None:
-    """Give both processes the right that the chart gives by its values."""
+async def allow_reading_robots(stage: Stage, installation: Installation) -> None:
+    """Create the role that the chart creates for kinds in its values."""
     rule = {"apiGroups": ["example.com"], "resources": ["robots"], "verbs": ["get"]}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "robots"}
     accounts = [
@@ -236,20 +235,20 @@ async def test_nested_jobs_of_an_external_framework_run_only_while_their_root_ho
 ) -> None:
     stage = stage_alone
     crds.install(admitq_alone.cluster, [DEFINITION])
-    crds.apply(admitq_alone.cluster, [a_definition_of_robots()])
-    await let_read_robots(stage, admitq_alone)
+    crds.apply(admitq_alone.cluster, [robot_crd()])
+    await allow_reading_robots(stage, admitq_alone)
     await stage.queues()
     await manager.until_it_manages(manages=True)
 
     queued = {"labels": {stage.names.queue_name: "lq"}}
     robot = await stage.create(ROBOTS, "r", {"metadata": queued})
-    between = await a_job_set(stage, "between", **controlled_by(robot))
+    between = await create_job_set(stage, "between", **controlled_by(robot))
     assert "suspend" not in between["spec"]
     child = "between-workers-0"
     created = await stage.job(child, metadata=controlled_by(between))
     assert created["spec"]["suspend"] is False
 
-    # The robot has no quota yet, so that nothing inside of it may run.
+    # The robot has no quota yet, so that its nested jobs must not run.
     await stage.until_running(child, running=False)
     note = f"{stage.names.product} managed child job suspended"
     await stage.until_event("Job", child, "Suspended", note)

@@ -1,4 +1,4 @@
-"""The lease taken from a manager that runs: it ends, and a new one does nothing until the lease is free."""
+"""Another holder takes the lease of a running manager, which ends. A new manager waits for the lease."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage
 
 
-async def hold(stage: Stage, installation: Installation, holder: str) -> None:
+async def set_holder(stage: Stage, installation: Installation, holder: str) -> None:
     """Write another holder into the managers' lease."""
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 60, "acquireTime": None, "renewTime": None}
     await stage.client.merge_patch(
@@ -27,8 +27,8 @@ async def holder(stage: Stage, installation: Installation) -> Any:
     return value_at(lease, ("spec", "holderIdentity"))
 
 
-def written(audit_log: Path, since: datetime, user: str) -> Iterator[dict[str, Any]]:
-    """What a user wrote since, or tried to, by what the API server noted."""
+def writes_of(audit_log: Path, since: datetime, user: str) -> Iterator[dict[str, Any]]:
+    """The objects that a user wrote or tried to write since a time, by the audit log."""
     for event in map(json.loads, audit_log.read_text().splitlines()):
         received = datetime.fromisoformat(event["requestReceivedTimestamp"])
         is_write = event["verb"] in {"create", "update", "patch", "delete"}
@@ -45,7 +45,7 @@ async def test_manager_with_stolen_lease_ends_and_leads_again_when_it_is_free(
     await stage.until_running("before")
     first = installation.process("manager")
     assert first is not None
-    await hold(stage, installation, "thief")
+    await set_holder(stage, installation, "thief")
     await eventually(lambda: not first.alive(), what="the end of the manager")
     assert '"reason":"thief holds the lease"' in installation.log("manager").read_text()
 
@@ -55,9 +55,9 @@ async def test_manager_with_stolen_lease_ends_and_leads_again_when_it_is_free(
     assert await holder(stage, installation) == "thief"
     assert await stage.workloads("after") == []
     account = f"system:serviceaccount:{installation.namespace}:{installation.prefix}-manager"
-    assert [*written(installation.cluster.audit_log, ended, account)] == []
+    assert [*writes_of(installation.cluster.audit_log, ended, account)] == []
 
-    await hold(stage, installation, "")
+    await set_holder(stage, installation, "")
     await stage.until_running("after")
     assert await holder(stage, installation) not in {"", "thief"}
     assert not value_at(await stage.get(JOBS, "before"), ("spec", "suspend"))

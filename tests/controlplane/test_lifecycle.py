@@ -1,4 +1,4 @@
-"""Stories of Workloads and queues that are about neither evictions nor checks."""
+"""Stories of Workloads and queues without evictions and admission checks."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ async def with_check(stage: Stage) -> None:
     await stage.queues(admissionChecksStrategy=strategy)
 
 
-# --- what is gated, has no owner, is made before its job, or has little time --------------------------
+# --- gated, orphaned, prebuilt and time-limited jobs -----------------------------------------------
 
 
 async def test_gated_orphaned_prebuilt_and_time_limited_jobs_follow_their_workloads(
@@ -31,12 +31,12 @@ async def test_gated_orphaned_prebuilt_and_time_limited_jobs_follow_their_worklo
     await stage.active_check("check")
     async with record_versions(stage) as record:
         await run_concurrently(
-            gated=_runs_when_its_gates_are_gone(stage),
-            opened=_runs_when_its_workload_has_no_gate(stage),
-            orphaned=_gives_back_what_it_held_when_its_owner_is_gone(stage, record),
-            prebuilt=_follows_the_workload_made_for_it(stage),
-            limited=_counts_the_time_of_all_admissions(stage, record),
-            recovers=_recovers_in_time(stage, record, admitq_running),
+            gated=_job_runs_when_its_gates_are_removed(stage),
+            opened=_job_runs_when_gates_of_its_workload_are_removed(stage),
+            orphaned=_orphaned_workloads_release_quota(stage, record),
+            prebuilt=_job_follows_its_prebuilt_workload(stage),
+            limited=_execution_time_of_all_admissions_is_limited(stage, record),
+            recovers=_pods_recover_in_time(stage, record, admitq_running),
         )
 
 
@@ -51,8 +51,8 @@ async def _until_gated(stage: Stage, job: str, gates: str) -> None:
     await stage.until(lambda: stage.condition("QuotaReserved", job), wanted)
 
 
-async def _runs_when_its_gates_are_gone(stage: Stage) -> None:
-    """Gates are taken off the job one by one."""
+async def _job_runs_when_its_gates_are_removed(stage: Stage) -> None:
+    """A user removes the gates of the job one by one."""
     await _queue(stage, "gated")
     key, both = stage.names.admission_gated_by, "example.com/budget,example.com/data"
     await stage.job("gated", queue="gated", metadata={"annotations": {key: both}})
@@ -72,8 +72,8 @@ async def _runs_when_its_gates_are_gone(stage: Stage) -> None:
     await stage.until_event("Workload", name, *GATE_CLEARED)
 
 
-async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
-    """A user that may change Workloads removes gates there, and the job does not restore them."""
+async def _job_runs_when_gates_of_its_workload_are_removed(stage: Stage) -> None:
+    """A user removes the gates of the Workload, and the job controller does not restore them."""
     await _queue(stage, "opened")
     key = stage.names.admission_gated_by
     await stage.job("opened", queue="opened", metadata={"annotations": {key: "example.com/budget"}})
@@ -84,8 +84,8 @@ async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
     await stage.until_event("Workload", name, *GATE_CLEARED)
 
 
-async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: Record) -> None:
-    """A job with a running pod and one that waits for a check are deleted without their dependents."""
+async def _orphaned_workloads_release_quota(stage: Stage, record: Record) -> None:
+    """A job with a running pod and one that waits for a check are deleted with propagation Orphan."""
     checks = {"admissionChecks": [{"name": stage.own("check")}]}
     await _queue(stage, "running", cpu=1)
     await _queue(stage, "checked", cpu=1, admissionChecksStrategy=checks)
@@ -102,20 +102,20 @@ async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: 
     [pod] = await until_pods_exist(stage, "running-first")
     name = record.versions_of("running-first")[0]["metadata"]["name"]
 
-    async def outlived() -> Any:
+    async def pods_outlive_job() -> Any:
         return condition_of(await stage.get(stage.kinds.workloads, name), "PodsOutliveJob")
 
-    await eventually(outlived, what="the pod to keep the quota of running-first")
+    await eventually(pods_outlive_job, what="the pod to keep the quota of running-first")
     await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace)
     await stage.until_running("running-second")
     uids = {record.versions_of(f"{name}-first")[0]["metadata"]["uid"] for name in ("running", "checked")}
 
-    async def let_go() -> list[tuple[Any, Any]]:
+    async def finished_and_finalizers() -> list[tuple[Any, Any]]:
         orphans = [one for one in await _all_workloads(stage) if one["metadata"]["uid"] in uids]
         return [(condition_of(one, "Finished"), one["metadata"].get("finalizers")) for one in orphans]
 
     ended = ("True", "OwnerNotFound", "The workload's owner no longer exists")
-    await stage.until(let_go, [(ended, None)] * 2)
+    await stage.until(finished_and_finalizers, [(ended, None)] * 2)
 
 
 async def _all_workloads(stage: Stage) -> list[dict[str, Any]]:
@@ -123,8 +123,8 @@ async def _all_workloads(stage: Stage) -> list[dict[str, Any]]:
     return items
 
 
-async def _follows_the_workload_made_for_it(stage: Stage) -> None:
-    """A job waits for the Workload that it names, runs when that is admitted, and stops when it is gone."""
+async def _job_follows_its_prebuilt_workload(stage: Stage) -> None:
+    """A job runs while the prebuilt Workload that it names is admitted, and stops when it is deleted."""
     await _queue(stage, "prebuilt")
     labels = {stage.names.prebuilt_workload_name: "mine"}
     job = await stage.job("prebuilt", queue="prebuilt", labels=labels)
@@ -132,7 +132,7 @@ async def _follows_the_workload_made_for_it(stage: Stage) -> None:
     pod_sets = [{"name": "main", "count": 1, "template": {"spec": {**pods, "restartPolicy": "Never"}}}]
     mine = {"spec": {"queueName": "prebuilt", "podSets": pod_sets}}
 
-    async def adopts() -> None:
+    async def create_and_check_adoption() -> None:
         await stage.create(stage.kinds.workloads, "mine", mine)
         await stage.until_running("prebuilt")
         owned = await stage.workload("prebuilt")
@@ -140,7 +140,7 @@ async def _follows_the_workload_made_for_it(stage: Stage) -> None:
         assert owned["metadata"]["labels"][stage.names.job_uid] == job["metadata"]["uid"]
 
     assert job["spec"]["suspend"] is True
-    await adopts()
+    await create_and_check_adoption()
     await stage.change(stage.kinds.workloads, "mine", {"spec": {"active": False}})
     await stage.until_condition("QuotaReserved", "Deactivated", "prebuilt")
     await stage.until_running("prebuilt", running=False)
@@ -150,11 +150,11 @@ async def _follows_the_workload_made_for_it(stage: Stage) -> None:
     await stage.client.delete(stage.kinds.workloads, "mine", stage.namespace)
     await stage.until_gone(stage.kinds.workloads, "mine")
     await stage.until_running("prebuilt", running=False)
-    await adopts()
+    await create_and_check_adoption()
 
 
-async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> None:
-    """What was used before an eviction is used, and the limit may be changed while the job waits."""
+async def _execution_time_of_all_admissions_is_limited(stage: Stage, record: Record) -> None:
+    """Time before an eviction counts, and the limit can be changed while the job waits."""
     await _queue(stage, "limited")
     await stage.job("limited", queue="limited", labels={stage.names.max_exec_time: "3600"})
     await stage.until_running("limited")
@@ -163,14 +163,14 @@ async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> No
     await eventually(lambda: time.time_ns() > admitted + 2 * SECOND)
     queue = stage.own("limited")
     await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "HoldAndDrain"}})
-    parked = await eventually(lambda: record.first_version("limited", "Requeued", "ClusterQueueStopped"))
-    used = parked["status"]["accumulatedPastExecutionTimeSeconds"]
+    evicted = await eventually(lambda: record.first_version("limited", "Requeued", "ClusterQueueStopped"))
+    used = evicted["status"]["accumulatedPastExecutionTimeSeconds"]
     assert used >= 2
     await stage.until_running("limited", running=False)
-    # As if it had been running for an hour.
-    name = parked["metadata"]["name"]
-    much = {"status": {"accumulatedPastExecutionTimeSeconds": 3600 + used}}
-    await stage.change(stage.kinds.workloads, name, much, "status")
+    # The test adds an hour to the used time.
+    name = evicted["metadata"]["name"]
+    hour_more = {"status": {"accumulatedPastExecutionTimeSeconds": 3600 + used}}
+    await stage.change(stage.kinds.workloads, name, hour_more, "status")
     labels = {"metadata": {"labels": {stage.names.max_exec_time: str(3601 + used)}}}
     await stage.change(JOBS, "limited", labels)
 
@@ -185,8 +185,8 @@ async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> No
     assert "accumulatedPastExecutionTimeSeconds" not in (await stage.workload("limited"))["status"]
 
 
-async def _recovers_in_time(stage: Stage, record: Record, admitq: Installation) -> None:
-    """Pods that were ready, are not, and are again, cost nothing, and were ready once."""
+async def _pods_recover_in_time(stage: Stage, record: Record, admitq: Installation) -> None:
+    """Pods that become unready and ready again cause no eviction; readiness is counted once."""
     await _queue(stage, "recovers")
     await stage.job("recovers", queue="recovers")
     for ready, reason in ((True, "Started"), (False, "WaitForRecovery"), (True, "Recovered")):
@@ -194,13 +194,13 @@ async def _recovers_in_time(stage: Stage, record: Record, admitq: Installation) 
         await until_pods_exist(stage, "recovers")
         await set_pod_status(stage, "recovers", ready=ready)
         await stage.until_condition("PodsReady", reason, "recovers")
-    course = [
+    changes = [
         ("PodsReady", "False", "WaitForStart", NOT_ALL_PODS_READY),
         ("PodsReady", "True", "Started", "All pods reached readiness and the workload is running"),
         ("PodsReady", "False", "WaitForRecovery", "At least one pod has failed, waiting for recovery"),
         ("PodsReady", "True", "Recovered", "All pods reached readiness and the workload is running"),
     ]
-    await record.until_condition_changes("recovers", ("PodsReady", "Evicted"), course)
+    await record.until_condition_changes("recovers", ("PodsReady", "Evicted"), changes)
     for series in ("ready_wait_time_seconds_count", "admitted_until_ready_wait_time_seconds_count"):
         assert await sum_of_series(admitq, series, cluster_queue=stage.own("recovers")) == 1
 

@@ -1,4 +1,4 @@
-"""The local control plane itself: what the other tests here stand on."""
+"""The local control plane that the other tests use."""
 
 import asyncio
 import json
@@ -44,52 +44,52 @@ def is_ready(obj: dict[str, Any]) -> bool:
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
-async def phase_becomes(client: Client, namespace: str, name: str, phase: str) -> dict[str, Any]:
-    async def found() -> dict[str, Any] | None:
-        seen = await client.get(PODS, name, namespace)
-        return seen if seen["status"]["phase"] == phase else None
+async def until_phase(client: Client, namespace: str, name: str, phase: str) -> dict[str, Any]:
+    async def pod_in_phase() -> dict[str, Any] | None:
+        found = await client.get(PODS, name, namespace)
+        return found if found["status"]["phase"] == phase else None
 
-    seen = await eventually(found, what=f"pod {name} is {phase}")
-    assert seen is not None
-    return seen
+    found = await eventually(pod_in_phase, what=f"pod {name} is {phase}")
+    assert found is not None
+    return found
 
 
 async def test_simulated_pod_becomes_ready_and_keeps_running(client: Client, namespace: str):
     await client.create(PODS, pod("steady"), namespace)
-    seen = await phase_becomes(client, namespace, "steady", "Running")
-    assert is_ready(seen)
-    assert seen["status"]["podIP"]
+    found = await until_phase(client, namespace, "steady", "Running")
+    assert is_ready(found)
+    assert found["status"]["podIP"]
 
 
 async def test_simulated_pod_succeeds_after_its_run_time(client: Client, namespace: str):
     await client.create(PODS, pod("short", run_seconds="0.2"), namespace)
-    seen = await phase_becomes(client, namespace, "short", "Succeeded")
-    assert not is_ready(seen)
-    assert seen["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+    found = await until_phase(client, namespace, "short", "Succeeded")
+    assert not is_ready(found)
+    assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
 
 
 async def test_simulated_pod_fails_with_its_configured_exit_code(client: Client, namespace: str):
     await client.create(PODS, pod("broken", run_seconds="0.2", exit_code="3"), namespace)
-    seen = await phase_becomes(client, namespace, "broken", "Failed")
-    assert seen["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    found = await until_phase(client, namespace, "broken", "Failed")
+    assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
 async def test_simulated_pod_with_ready_false_runs_without_becoming_ready(client: Client, namespace: str):
     await client.create(PODS, pod("cold", ready="false"), namespace)
-    seen = await phase_becomes(client, namespace, "cold", "Running")
-    assert not is_ready(seen)
+    found = await until_phase(client, namespace, "cold", "Running")
+    assert not is_ready(found)
 
 
 async def test_simulated_pod_is_removed_when_it_is_deleted(client: Client, namespace: str):
     await client.create(PODS, pod("leaving"), namespace)
-    await phase_becomes(client, namespace, "leaving", "Running")
+    await until_phase(client, namespace, "leaving", "Running")
     await client.delete(PODS, "leaving", namespace)
 
-    async def gone() -> bool:
+    async def is_gone() -> bool:
         items, _ = await client.list(PODS, namespace)
         return not items
 
-    await eventually(gone)
+    await eventually(is_gone)
 
 
 async def test_job_controller_completes_a_job_of_simulated_pods(client: Client, namespace: str):
@@ -131,7 +131,7 @@ async def test_audit_log_has_calls_of_service_accounts_but_not_of_components(
     )
     user = f"system:serviceaccount:{namespace}:default"
     kubectl = [str(cluster.program("kubectl")), "--server", cluster.server, "--certificate-authority"]
-    asked = await asyncio.to_thread(
+    answer = await asyncio.to_thread(
         subprocess.run,
         [
             *kubectl,
@@ -148,7 +148,7 @@ async def test_audit_log_has_calls_of_service_accounts_but_not_of_components(
         check=False,
         env={"PATH": os.environ["PATH"], "KUBECONFIG": os.devnull, "HOME": str(tmp_path)},
     )
-    assert "forbidden" in asked.stderr.lower()
+    assert "forbidden" in answer.stderr.lower()
 
     def events() -> list[dict[str, Any]]:
         return [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
@@ -194,9 +194,9 @@ def test_cluster_with_a_dead_component_is_removed_and_started_anew(private_clust
     cluster = private_cluster()
     before = {name: process.pid for name, process in cluster.processes.all().items()}
     cluster.kill("etcd")
-    said: list[str] = []
-    assert cluster.start((NodePool(count=1),), say=said.append)
-    assert any("clearing away" in line for line in said)
+    messages: list[str] = []
+    assert cluster.start((NodePool(count=1),), say=messages.append)
+    assert any("clearing away" in line for line in messages)
     assert not set(before.values()) & {process.pid for process in cluster.processes.all().values()}
     assert all(status.alive for status in cluster.status())
 
@@ -230,9 +230,9 @@ def test_cluster_without_owner_process_is_stopped(private_cluster: StartCluster,
 def test_process_of_a_reused_pid_is_not_signalled(tmp_path: Path):
     sleeper = processes.spawn(["/bin/sh", "-c", "exec sleep 60"], log=tmp_path / "log")
     try:
-        later = processes.Process(sleeper.pid, sleeper.start_ticks + 1, sleeper.boot)
-        later.signal(signal.SIGKILL)
-        assert not later.alive()
+        reused_pid = processes.Process(sleeper.pid, sleeper.start_ticks + 1, sleeper.boot)
+        reused_pid.signal(signal.SIGKILL)
+        assert not reused_pid.alive()
         assert sleeper.alive()
     finally:
         processes.stop([sleeper])

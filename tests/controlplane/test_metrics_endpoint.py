@@ -1,4 +1,4 @@
-"""The cluster decides over TLS which callers may read metrics of a process that listens beyond loopback."""
+"""Metrics over TLS: the cluster authorizes readers of a process that listens on all addresses."""
 
 import ssl
 import sys
@@ -22,7 +22,7 @@ from localcluster.waiting import eventually
 async def endpoint(
     request: pytest.FixtureRequest, admitq_running: Installation, tmp_path: Path
 ) -> AsyncGenerator[str]:
-    """The metrics of a further process that listens on every address, as in a pod."""
+    """The metrics URL of a further process that listens on all addresses, as in a pod."""
     component: Component = request.param
     cluster: LocalCluster = admitq_running.cluster
     ports = free_ports(["metrics", "health", "webhook"])
@@ -51,7 +51,7 @@ async def endpoint(
 
 @pytest.fixture
 async def session() -> AsyncGenerator[aiohttp.ClientSession]:
-    # The certificate is the process's own; the token decides over access to metrics.
+    # The certificate is self-signed: only the token decides about access.
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
@@ -126,14 +126,14 @@ async def test_metrics_are_served_to_authorized_readers(
         except aiohttp.ClientConnectionError:
             return 0
 
-    await eventually(lambda: _becomes(status, None, 401), what="the endpoint answers")
+    await eventually(lambda: _is_status(status, None, 401), what="the endpoint answers")
     assert (await ask("not-a-token"))[0] == 401
-    refused, told = await ask(stranger)
-    assert refused == 403
-    assert "_build_info" not in told
-    await eventually(lambda: _becomes(status, reader, 200), what="the reader may read")
+    code, body = await ask(stranger)
+    assert code == 403
+    assert "_build_info" not in body
+    await eventually(lambda: _is_status(status, reader, 200), what="the reader may read")
     assert "_build_info" in (await ask(reader))[1]
 
 
-async def _becomes(status: Callable[[str | None], Awaitable[int]], token: str | None, wanted: int) -> bool:
+async def _is_status(status: Callable[[str | None], Awaitable[int]], token: str | None, wanted: int) -> bool:
     return await status(token) == wanted

@@ -1,6 +1,6 @@
-"""What another program writes on Workloads leads to the same end as if admitq had written it itself.
+"""Writes of another program to Workloads lead to the same end state as writes of admitq.
 
-semantics, Workload lifecycle: admission state is what the object says, whatever wrote it.
+semantics, Workload lifecycle: the object is the admission state, whichever program wrote it.
 """
 
 import asyncio
@@ -37,33 +37,33 @@ ROWS: Final[Mapping[str, Sequence[Row]]] = {**TABLE, **FURTHER}
 
 PLAYS_AT_ONCE: Final = 16
 STILL_SECONDS: Final = 2.0
-"""How long nothing may be written at rest: longer than any pause after which admitq looks at something."""
+"""How long nothing is written at rest: longer than all intervals at which admitq reconciles something."""
 COUNTING_SECONDS: Final = 25.0
-"""How long a play may take at its end until queues state the same as in the play that it is compared with."""
+"""How long queues may take at the end until they report the same as in the reference play."""
 SETTLING_SECONDS: Final = 0.3
-"""How long nothing is written where a drawn write waits for the consequences of the last one."""
+"""How long nothing is written before the next random write, if that waits for the consequences."""
 
 EXAMPLES: Final = int(os.environ.get("ADMITQ_EXAMPLES", "1"))
-"""How many times the drawn plays run. HYPOTHESIS_PROFILE=explore draws other plays in each run."""
+"""How many times the random plays run. HYPOTHESIS_PROFILE=explore draws other plays in each run."""
 PLAYS_OF_AN_EXAMPLE: Final = 8
 """Plays mostly wait, so those of an example run at the same time."""
 SUBJECTS: Final = ("j", "k", "w", "w0")
-"""The jobs and, without job, the Workloads that drawn writes are about."""
+"""The jobs and the Workloads without job that random writes change."""
 
 
 async def at_rest(
     stage: Stage, reached: Callable[[Snapshot], bool], *, what: str, still: float = STILL_SECONDS
 ) -> Snapshot:
-    """Wait until a story has come to its end and nothing has been written for a while.
+    """Wait until a condition holds and nothing has been written for a while.
 
     Raises:
-        AssertionError: it has not in time; the message says what was missing last.
+        AssertionError: not in time; the message has the last failure.
     """
     loop = asyncio.get_running_loop()
     versions: Mapping[str, str] = {}
     since = loop.time()
 
-    async def rests() -> Snapshot:
+    async def is_at_rest() -> Snapshot:
         nonlocal versions, since
         seen = await Snapshot.of(stage)
         if seen.versions != versions:
@@ -72,15 +72,15 @@ async def at_rest(
         assert loop.time() - since > still, "it is still written to"
         return seen
 
-    # Many plays look at the same time: looks more often than these would slow down what they wait for.
-    return await eventually(rests, timeout=60, interval=min(0.5, still), what=what)
+    # Many plays read at the same time: shorter intervals would slow down admitq.
+    return await eventually(is_at_rest, timeout=60, interval=min(0.5, still), what=what)
 
 
-def lawful(seen: Snapshot) -> bool:
+def obeys_laws(seen: Snapshot) -> bool:
     """Whether all laws of rest hold.
 
     Raises:
-        AssertionError: some do not.
+        AssertionError: some laws do not hold.
     """
     problems = broken(seen, format_time(time.time_ns()))
     assert not problems, problems
@@ -88,7 +88,7 @@ def lawful(seen: Snapshot) -> bool:
 
 
 async def until_counted(installation: Installation, seen: Snapshot) -> None:
-    """Wait until metrics say of a ClusterQueue what its status says."""
+    """Wait until the metrics of a ClusterQueue equal its status."""
     metadata, status = seen.cluster_queue["metadata"], seen.cluster_queue["status"]
 
     async def counted() -> bool:
@@ -113,17 +113,17 @@ async def play(
     manner: Manner | None,
     reference: "asyncio.Future[dict[str, Any] | None] | None" = None,
 ) -> dict[str, Any]:
-    """Play a row in a namespace of its own; returns the facts of its end.
+    """Play a row in its own namespace, and return the facts of its end.
 
     Args:
         fresh_stage: opens the namespace.
         row: what is played.
         manner: how the other program writes; None if admitq makes the write itself.
-        reference: the facts of the play that this one is compared with, or None if that failed. This play
-            then waits until its facts are the same.
+        reference: the facts of the reference play, or None if that failed. The play waits until its facts
+            are the same.
 
     Raises:
-        AssertionError: it does not come to its end, or to another one than the reference.
+        AssertionError: the play does not reach its end, or its end differs from the reference.
     """
     async with fresh_stage() as stage:
         await row.scene(stage)
@@ -137,7 +137,7 @@ async def play(
         def reached(seen: Snapshot) -> bool:
             found = facts(seen, row.subject, stage.names)
             assert not (wrong := differences({key: found.get(key) for key in row.end}, row.end)), wrong
-            return lawful(seen)
+            return obeys_laws(seen)
 
         end = await at_rest(stage, reached, what="the end of the row")
         expected = None if reference is None else await reference
@@ -150,7 +150,9 @@ async def play(
         return (
             facts(end, row.subject, stage.names)
             if expected is None
-            else await eventually(is_like_reference, timeout=COUNTING_SECONDS, what="what others come to")
+            else await eventually(
+                is_like_reference, timeout=COUNTING_SECONDS, what="the facts of the reference"
+            )
         )
 
 
@@ -158,18 +160,18 @@ async def play_all(fresh_stage: FreshStage, rows: Sequence[Row]) -> None:
     """Play rows in every manner, and compare each play with the first one of its row.
 
     Raises:
-        AssertionError: some plays come to another end, or to none.
+        AssertionError: some plays have another end or none.
     """
-    at_once = asyncio.Semaphore(PLAYS_AT_ONCE)
+    slots = asyncio.Semaphore(PLAYS_AT_ONCE)
     references: dict[str, asyncio.Future[dict[str, Any] | None]] = {}
 
     async def limited(row: Row, manner: Manner | None) -> None:
-        # The first play of a row takes its place before the others, which wait for it.
+        # The first play of a row is the reference; the others wait for it.
         is_reference = row.name not in references
         reference = references.setdefault(row.name, asyncio.get_running_loop().create_future())
         end: dict[str, Any] | None = None
         try:
-            async with at_once:
+            async with slots:
                 end = await play(fresh_stage, row, manner, None if is_reference else reference)
         finally:
             if is_reference:
@@ -211,11 +213,11 @@ async def test_objects_of_a_failing_story_are_deleted(fresh_stage: FreshStage) -
 
 
 @dataclass(frozen=True)
-class DrawnWrite:
-    """One write of a sequence."""
+class RandomWrite:
+    """One write of a random sequence."""
 
     change: str
-    """Return the name of a row; the change is written."""
+    """The name of the row whose change is written."""
     subject: str
     manner: Manner
     settles: bool
@@ -225,14 +227,14 @@ class DrawnWrite:
         return f"{self.change} of {self.subject} by {self.manner}{', settles' if self.settles else ''}"
 
     def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:
-        """Keep to one line in what Hypothesis prints of a failing example."""
+        """Print one line in a failing example of Hypothesis."""
         printer.text(str(self))
 
 
 @st.composite
-def drawn_writes(draw: st.DrawFn) -> DrawnWrite:
-    """Any row's change, of any subject, in any manner."""
-    return DrawnWrite(
+def random_writes(draw: st.DrawFn) -> RandomWrite:
+    """Draw the change of any row, of any subject, in any manner."""
+    return RandomWrite(
         change=draw(st.sampled_from(sorted(DRAWN))),
         subject=draw(st.sampled_from(SUBJECTS)),
         manner=draw(st.sampled_from(Manner)),
@@ -240,15 +242,15 @@ def drawn_writes(draw: st.DrawFn) -> DrawnWrite:
     )
 
 
-PLAYS: Final = st.lists(drawn_writes(), min_size=8, max_size=12)
+PLAYS: Final = st.lists(random_writes(), min_size=8, max_size=12)
 SETS_OF_PLAYS: Final = st.lists(PLAYS, min_size=PLAYS_OF_AN_EXAMPLE, max_size=PLAYS_OF_AN_EXAMPLE).filter(
     lambda plays: len(set(map(tuple, plays))) == len(plays)
 )
 """Different plays: the first example of Hypothesis, the simplest play many times over, does not count."""
 
 
-async def play_drawn(
-    fresh_stage: FreshStage, installation: Installation, writes: Sequence[DrawnWrite]
+async def play_random(
+    fresh_stage: FreshStage, installation: Installation, writes: Sequence[RandomWrite]
 ) -> None:
     """Play a sequence of writes on a few Workloads that share a ClusterQueue.
 
@@ -267,17 +269,17 @@ async def play_drawn(
                 await stage.until_workload_exists(subject)
         try:
             for one in writes:
-                made.append(await write_drawn(stage, one))
+                made.append(await make_random_write(stage, one))
                 if one.settles:
                     await at_rest(stage, lambda _: True, what="a pause", still=SETTLING_SECONDS)
-            end = await at_rest(stage, lawful, what="rest")
+            end = await at_rest(stage, obeys_laws, what="rest")
             await until_counted(installation, end)
         except AssertionError as error:
             raise AssertionError("\n  ".join([str(error), *made])) from error
 
 
-async def write_drawn(stage: Stage, drawn: DrawnWrite) -> str:
-    """Make one drawn write; what admitq's webhooks refuse is no write. Returns what was done."""
+async def make_random_write(stage: Stage, drawn: RandomWrite) -> str:
+    """Make one random write, which the webhooks may refuse; return a description of the result."""
     name = (await subject_of(stage, drawn.subject))["metadata"]["name"]
     try:
         await write(stage.client, stage.names, (stage.namespace, name), DRAWN[drawn.change], drawn.manner)
@@ -297,10 +299,10 @@ async def write_drawn(stage: Stage, drawn: DrawnWrite) -> str:
 @given(plays=SETS_OF_PLAYS)
 @pytest.mark.timeout(300 * EXAMPLES)
 async def test_e_random_writes_of_another_program_keep_the_laws_at_rest(
-    fresh_stage: FreshStage, admitq_running: Installation, plays: Sequence[Sequence[DrawnWrite]]
+    fresh_stage: FreshStage, admitq_running: Installation, plays: Sequence[Sequence[RandomWrite]]
 ) -> None:
     ends = await asyncio.gather(
-        *(play_drawn(fresh_stage, admitq_running, one) for one in plays), return_exceptions=True
+        *(play_random(fresh_stage, admitq_running, one) for one in plays), return_exceptions=True
     )
     wrong = [repr(one) if not isinstance(one, AssertionError) else str(one) for one in ends if one]
     assert not wrong, "\n".join(wrong)

@@ -1,4 +1,4 @@
-"""Partial set-ups: controllers, job controllers and webhooks apart, and objects created in any order."""
+"""Partial installations: core, job controllers and webhooks separately; objects in any order."""
 
 import asyncio
 import time
@@ -85,7 +85,7 @@ async def allow_lease(stage: Stage, installation: Installation) -> None:
 
 @pytest.fixture
 async def start_parts(admitq_alone: Installation) -> AsyncGenerator[Callable[..., Any]]:
-    """Starts managers that run some components each, instead of the one that runs all of them."""
+    """A function that starts a manager with some components; the manager with all components is stopped."""
     running: list[int] = []
     await asyncio.to_thread(admitq_alone.stop, ("manager",))
 
@@ -108,7 +108,7 @@ async def start_parts(admitq_alone: Installation) -> AsyncGenerator[Callable[...
 
 @asynccontextmanager
 async def without_webhooks(stage: Stage, installation: Installation) -> AsyncGenerator[None]:
-    """Take the webhooks away, and put them back at the end."""
+    """Remove the webhooks within a block."""
     await asyncio.to_thread(installation.stop, ("webhook",))
     removed: list[tuple[Resource, dict[str, Any]]] = []
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
@@ -132,7 +132,7 @@ async def test_e_core_and_jobs_in_separate_processes_run_a_job_to_its_end(
     await start_parts("core,cycle")
     await stage.queues()
     await stage.job()
-    # Without job controllers the queues work, and a job is suspended and has no Workload.
+    # Without job controllers the queues admit Workloads. A job stays suspended and has no Workload.
     await create_workload(stage)
     await until_workload(stage, "Admitted", "True")
     assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is True
@@ -196,7 +196,7 @@ async def test_e_webhooks_without_controllers_suspend_jobs_and_accept_workloads(
     assert webhook is not None
     assert webhook.alive()
 
-    # Controllers that start later go on from there.
+    # Controllers that start later continue from this state.
     await start_parts("core,jobs,cycle")
     await stage.until_running()
 

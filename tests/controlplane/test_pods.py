@@ -1,4 +1,4 @@
-"""Stories of plain pods and pod groups: held at their gate, started, replaced, ended, counted and let go.
+"""Stories of plain pods and pod groups: gated, admitted, replaced, preempted and released.
 
 The real scheduler places the pods, and simulated nodes run them.
 """
@@ -72,59 +72,59 @@ def gates(one: dict[str, Any]) -> list[str]:
     return [gate["name"] for gate in value_at(one, ("spec", "schedulingGates"), [])]
 
 
-async def found(stage: Stage, name: str) -> dict[str, Any]:
+async def get_workload(stage: Stage, name: str) -> dict[str, Any]:
     """The Workload of this name."""
     return await stage.get(stage.kinds.workloads, name)
 
 
 async def phases(stage: Stage, names: Iterable[str]) -> list[str]:
-    """The phase of each pod; where it is held that is told, and where it is gone or going."""
-    seen: list[str] = []
+    """The state of each pod: ``gone``, ``going`` (terminating), ``held`` (gated) or its phase."""
+    states: list[str] = []
     for name in names:
         try:
             one = await stage.get(PODS, name)
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            seen.append("gone")
+            states.append("gone")
             continue
         if "deletionTimestamp" in one["metadata"]:
-            seen.append("going")
+            states.append("going")
         elif stage.names.admission_gate in gates(one):
-            seen.append("held")
+            states.append("held")
         else:
-            seen.append(one["status"]["phase"])
-    return seen
+            states.append(one["status"]["phase"])
+    return states
 
 
 async def until_phases(stage: Stage, **wanted: str) -> None:
-    """Wait until pods (with ``_`` for ``-``) are in these phases."""
+    """Wait until pods have these states (see ``phases``); names have ``_`` for ``-``."""
     names = [name.replace("_", "-") for name in wanted]
 
-    async def look() -> list[str]:
+    async def current() -> list[str]:
         return await phases(stage, names)
 
-    await stage.until(look, list(wanted.values()), what=f"{wanted}")
+    await stage.until(current, list(wanted.values()), what=f"{wanted}")
 
 
 async def until_workload(stage: Stage, name: str, type_: str, reason: str, status: str | None = None) -> None:
     """Wait until a Workload has a condition of this reason."""
 
-    async def look() -> Any:
-        seen = condition_of(await found(stage, name), type_)
-        return seen and (seen[0] if status else "", seen[1])
+    async def current() -> Any:
+        condition = condition_of(await get_workload(stage, name), type_)
+        return condition and (condition[0] if status else "", condition[1])
 
-    await stage.until(look, (status or "", reason), what=f"{type_} {reason} of {name}")
+    await stage.until(current, (status or "", reason), what=f"{type_} {reason} of {name}")
 
 
-async def until_freed(stage: Stage, resource: Resource, *names: str) -> None:
-    """Wait until nothing holds these objects any more."""
+async def until_released(stage: Stage, resource: Resource, *names: str) -> None:
+    """Wait until these objects have no finalizers."""
 
-    async def held() -> list[str]:
+    async def with_finalizers() -> list[str]:
         objects = [await stage.get(resource, name) for name in names]
         return [one["metadata"]["name"] for one in objects if one["metadata"].get("finalizers")]
 
-    await stage.until(held, [], what=f"{names} to be let go")
+    await stage.until(with_finalizers, [], what=f"{names} to be released")
 
 
 # --- the guides -----------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ async def test_pods_of_the_guide_run_unchanged(stage: Stage, page: str) -> None:
     await until_phases(stage, **{one["metadata"]["name"].replace("-", "_"): "Running" for one in shown})
 
 
-# --- a pod alone ----------------------------------------------------------------------------------
+# --- single pods ----------------------------------------------------------------------------------
 
 
 @pytest.mark.core
@@ -159,24 +159,24 @@ async def test_pod_is_gated_admitted_runs_and_releases_its_quota(stage: Stage) -
     assert len(created["metadata"]["annotations"][names.role_hash]) == 8
     name = create_workload_name("Pod", "", "p", created["metadata"]["uid"])
     await until_workload(stage, name, "Finished", "Succeeded")
-    await until_freed(stage, PODS, "p")
-    ran = await stage.get(PODS, "p")
-    assert gates(ran) == []
-    assert ran["spec"]["nodeName"]
-    assert ran["metadata"]["labels"][names.podset] == "main"
-    assert ran["metadata"]["labels"][names.cluster_queue_name] == stage.own("cq")
-    assert ran["metadata"]["annotations"][names.workload] == name
-    await until_freed(stage, stage.kinds.workloads, name)
-    workload = await found(stage, name)
+    await until_released(stage, PODS, "p")
+    finished = await stage.get(PODS, "p")
+    assert gates(finished) == []
+    assert finished["spec"]["nodeName"]
+    assert finished["metadata"]["labels"][names.podset] == "main"
+    assert finished["metadata"]["labels"][names.cluster_queue_name] == stage.own("cq")
+    assert finished["metadata"]["annotations"][names.workload] == name
+    await until_released(stage, stage.kinds.workloads, name)
+    workload = await get_workload(stage, name)
     owner = workload["metadata"]["ownerReferences"]
     assert [(one["kind"], one["name"], one.get("controller")) for one in owner] == [("Pod", "p", True)]
     assert [(one["name"], one["count"]) for one in workload["spec"]["podSets"]] == [("main", 1)]
 
-    async def told() -> list[tuple[str, str]]:
+    async def events() -> list[tuple[str, str]]:
         return await stage.events("Pod", "p")
 
     await stage.until(
-        told,
+        events,
         [
             ("CreatedWorkload", f"Created Workload: {stage.namespace}/{name}"),
             ("Started", f"Admitted by clusterQueue {stage.own('cq')}"),
@@ -216,10 +216,10 @@ async def test_preempted_pod_is_deleted_with_its_workload(stage: Stage) -> None:
     await pod(stage, "high", labels={stage.names.priority_class: high})
     await until_phases(stage, low="gone", high="Running")
 
-    async def told() -> list[str]:
+    async def first_reasons() -> list[str]:
         return [reason for reason, _ in await stage.events("Pod", "low")][:3]
 
-    await stage.until(told, ["CreatedWorkload", "Started", "Stopped"])
+    await stage.until(first_reasons, ["CreatedWorkload", "Started", "Stopped"])
     await stage.until_gone(
         stage.kinds.workloads, create_workload_name("Pod", "", "low", low["metadata"]["uid"])
     )
@@ -235,8 +235,8 @@ async def test_pod_preempted_before_its_start_is_requeued(stage: Stage) -> None:
     low = create_workload_name("Pod", "", "low", (await pod(stage, "low"))["metadata"]["uid"])
     await until_workload(stage, low, "Admitted", "UnsatisfiedAdmissionChecks")
     preemptor = await pod(stage, "high", labels={stage.names.priority_class: high})
-    taker = create_workload_name("Pod", "", "high", preemptor["metadata"]["uid"])
-    await until_workload(stage, taker, "Admitted", "UnsatisfiedAdmissionChecks")
+    preemptor_workload = create_workload_name("Pod", "", "high", preemptor["metadata"]["uid"])
+    await until_workload(stage, preemptor_workload, "Admitted", "UnsatisfiedAdmissionChecks")
     await until_workload(stage, low, "Requeued", "Preempted", "True")
     await stage.client.delete(PODS, "high", stage.namespace)
     await until_workload(stage, low, "QuotaReserved", "QuotaReserved", "True")
@@ -297,7 +297,7 @@ async def test_spark_executors_are_queued_with_their_application(
     await application.until_started()
     queue = created["metadata"]["labels"][stage.names.queue_name]
 
-    async def made(name: str, role: str, by: dict[str, Any]) -> dict[str, Any]:
+    async def create_pod(name: str, role: str, by: dict[str, Any]) -> dict[str, Any]:
         reference = {key: by["metadata"][key] for key in ("name", "uid")}
         reference |= {key: by[key] for key in ("apiVersion", "kind")} | {"controller": True}
         labels = {"spark-role": role, "spark-app-selector": "spark-1", stage.names.queue_name: queue}
@@ -305,9 +305,9 @@ async def test_spark_executors_are_queued_with_their_application(
         metadata = {"labels": labels, "ownerReferences": [reference]}
         return await stage.create(PODS, name, {"metadata": metadata, "spec": spec})
 
-    driver = await made(f"{created['metadata']['name']}-driver", "driver", created)
-    executor = await made("executor", "executor", driver)
-    alone = await made("alone", "executor", executor)
+    driver = await create_pod(f"{created['metadata']['name']}-driver", "driver", created)
+    executor = await create_pod("executor", "executor", driver)
+    alone = await create_pod("alone", "executor", executor)
     assert [gates(one) for one in (driver, executor)] == [[], []]
     assert stage.names.admission_gate in gates(alone)
     await stage.until_workload_exists("alone")
@@ -328,7 +328,7 @@ async def test_pod_group_is_admitted_as_a_whole_once_it_is_complete(stage: Stage
     await until_phases(stage, g_0="held", g_1="held")
     await pod(stage, "g-2", group="g", total=3, cpu=2, seconds=2)
     await until_workload(stage, "g", "Finished", "Succeeded")
-    workload = await found(stage, "g")
+    workload = await get_workload(stage, "g")
     assert workload["metadata"]["annotations"][names.is_group_workload] == "true"
     owners = workload["metadata"]["ownerReferences"]
     assert sorted(one["name"] for one in owners) == ["g-0", "g-1", "g-2"]
@@ -336,7 +336,7 @@ async def test_pod_group_is_admitted_as_a_whole_once_it_is_complete(stage: Stage
     assert sorted(one["count"] for one in workload["spec"]["podSets"]) == [1, 2]
     assert condition_of(workload, "Finished") == ("True", "Succeeded", "Pods succeeded: 3/3.")
 
-    await until_freed(stage, PODS, "g-0", "g-1", "g-2")
+    await until_released(stage, PODS, "g-0", "g-1", "g-2")
 
 
 @pytest.mark.core
@@ -349,13 +349,16 @@ async def test_failed_pod_of_a_group_is_replaced(stage: Stage) -> None:
     await pod(stage, "g-2", group="g", total=2, seconds=1)
     await until_phases(stage, g_0="Running", g_1="Failed", g_2="Succeeded")
     await until_workload(stage, "g", "WaitingForReplacementPods", "PodsReady", "False")
-    await until_freed(stage, PODS, "g-1")
-    owners = (await found(stage, "g"))["metadata"]["ownerReferences"]
+    await until_released(stage, PODS, "g-1")
+    owners = (await get_workload(stage, "g"))["metadata"]["ownerReferences"]
     assert sorted(one["name"] for one in owners) == ["g-0", "g-1", "g-2"]
     await stage.until_event("Workload", "g", "OwnerReferencesAdded", "Added 1 owner reference(s)")
 
     async def reclaimable() -> Any:
-        return [one["count"] for one in value_at(await found(stage, "g"), ("status", "reclaimablePods"), [])]
+        return [
+            one["count"]
+            for one in value_at(await get_workload(stage, "g"), ("status", "reclaimablePods"), [])
+        ]
 
     await stage.until(reclaimable, [1])
 
@@ -366,7 +369,7 @@ async def test_preempted_pod_group_is_readmitted_with_replacement_pods(stage: St
     await stage.create(classes, high, {"value": 100})
     await group(stage, "low", 2)
     await until_phases(stage, low_0="Running", low_1="Running")
-    preemptor = await pod(stage, "high", cpu=2, labels={stage.names.priority_class: high})
+    await pod(stage, "high", cpu=2, labels={stage.names.priority_class: high})
     await until_phases(stage, low_0="going", low_1="going", high="Running")
     victim = await stage.get(PODS, "low-0")
     ended = condition_of(victim, "TerminationTarget") or ("", "", "")
@@ -377,7 +380,6 @@ async def test_preempted_pod_group_is_readmitted_with_replacement_pods(stage: St
     await pod(stage, "low-3", group="low", total=2)
     await until_phases(stage, low_0="gone", low_1="gone", low_2="held", low_3="held")
     await until_workload(stage, "low", "WaitingForReplacementPods", "PodsReady", "False")
-    del preemptor
     await stage.client.delete(PODS, "high", stage.namespace)
     await until_phases(stage, low_2="Running", low_3="Running")
 
@@ -387,7 +389,7 @@ async def test_pod_group_with_fast_admission_starts_before_all_its_pods_exist(st
     await stage.queues()
     await pod(stage, "g-0", group="g", total=3, annotations=fast)
     await until_phases(stage, g_0="Running")
-    assert [one["count"] for one in (await found(stage, "g"))["spec"]["podSets"]] == [3]
+    assert [one["count"] for one in (await get_workload(stage, "g"))["spec"]["podSets"]] == [3]
     await pod(stage, "g-1", group="g", total=3, annotations=fast)
     await until_phases(stage, g_1="Running")
 
@@ -403,12 +405,16 @@ async def test_excess_pods_of_a_group_are_deleted(stage: Stage) -> None:
 
 
 async def test_non_retriable_pod_group_finishes_when_its_pods_end(stage: Stage) -> None:
-    final = {stage.names.retriable_in_group: "false"}
+    not_retriable = {stage.names.retriable_in_group: "false"}
     await stage.queues()
     await pod(stage, "g-0", group="g", total=2, seconds=1)
-    await pod(stage, "g-1", group="g", total=2, seconds=1, annotations={EXIT_CODE: "1", **final})
+    await pod(stage, "g-1", group="g", total=2, seconds=1, annotations={EXIT_CODE: "1", **not_retriable})
     await until_workload(stage, "g", "Finished", "Failed")
-    assert condition_of(await found(stage, "g"), "Finished") == ("True", "Failed", "Pods succeeded: 1/2.")
+    assert condition_of(await get_workload(stage, "g"), "Finished") == (
+        "True",
+        "Failed",
+        "Pods succeeded: 1/2.",
+    )
 
 
 async def test_serving_pod_group_does_not_finish_when_its_pods_succeed(stage: Stage) -> None:
@@ -416,7 +422,7 @@ async def test_serving_pod_group_does_not_finish_when_its_pods_succeed(stage: St
     await stage.queues()
     await group(stage, "g", 2, seconds=1, annotations=serving)
     await until_phases(stage, g_0="Succeeded", g_1="Succeeded")
-    workload = await found(stage, "g")
+    workload = await get_workload(stage, "g")
     assert condition_of(workload, "Finished") is None
     assert value_at(workload, ("status", "reclaimablePods"), []) == []
 
@@ -427,7 +433,7 @@ async def test_pod_group_with_two_queue_names_reports_an_event(stage: Stage) -> 
     await pod(stage, "g-0", group="g", total=2)
     await pod(stage, "g-1", group="g", total=2, queue="other")
     note = "pods of group 'g' name different queues: 'lq', 'other'"
-    # Events about a group regard its oldest pod: in a new version of it, an event begins a new series.
+    # Events about a group are recorded on its oldest pod. In a new version of that, an event starts a series.
     await stage.change(PODS, "g-0", {"metadata": {"annotations": {"example.com/changed": "true"}}})
     await stage.until_event("Pod", "g-0", "ErrWorkloadCompose", note)
     await until_phases(stage, g_0="held", g_1="held")
@@ -471,7 +477,7 @@ async def test_d22_group_named_like_the_workload_of_a_job_is_not_admitted(stage:
     )
     await stage.until_event("Pod", f"{name}-0", "WorkloadNameConflict", note)
     assert await phases(stage, [f"{name}-0"]) == ["held"]
-    assert len((await found(stage, name))["metadata"]["ownerReferences"]) == 1
+    assert len((await get_workload(stage, name))["metadata"]["ownerReferences"]) == 1
 
 
 async def test_pod_group_adopts_its_prebuilt_workload_and_a_pending_group_moves_to_another_queue(
@@ -481,12 +487,12 @@ async def test_pod_group_adopts_its_prebuilt_workload_and_a_pending_group_moves_
     await stage.closed_queue()
     await group(stage, "model", 2, queue="closed")
     await until_workload(stage, "model", "QuotaReserved", "Suspended")
-    spec = {"queueName": "lq", "podSets": (await found(stage, "model"))["spec"]["podSets"]}
+    spec = {"queueName": "lq", "podSets": (await get_workload(stage, "model"))["spec"]["podSets"]}
     await stage.create(stage.kinds.workloads, "mine", {"spec": spec})
     await group(stage, "mine", 2, labels={stage.names.prebuilt_workload_name: "mine"})
     await until_phases(stage, mine_0="Running", mine_1="Running")
-    assert len((await found(stage, "mine"))["metadata"]["ownerReferences"]) == 2
-    # A group that waits moves to another queue with its pods, one by one.
+    assert len((await get_workload(stage, "mine"))["metadata"]["ownerReferences"]) == 2
+    # A pending group moves to another queue when the labels of its pods change one by one.
     for number in range(2):
         queue = {stage.names.queue_name: "lq"}
         await stage.change(PODS, f"model-{number}", {"metadata": {"labels": queue}})
@@ -496,8 +502,10 @@ async def test_pod_group_adopts_its_prebuilt_workload_and_a_pending_group_moves_
 # --- objects that another program created ---------------------------------------------------------
 
 
-async def imported(stage: Stage, name: str, pod_set: str, spec: dict[str, Any], **metadata: Any) -> None:
-    """Create a Workload as an importer does: admitted in ``cq``, whatever quota is left."""
+async def import_workload(
+    stage: Stage, name: str, pod_set: str, spec: dict[str, Any], **metadata: Any
+) -> None:
+    """Create an admitted Workload in ``cq`` as an importer does, which does not check the quota."""
     workloads, template = stage.kinds.workloads, {"spec": spec}
     pod_sets = [{"name": pod_set, "count": 1, "template": template}]
     held = {"finalizers": [stage.names.finalizer], **metadata}
@@ -525,25 +533,28 @@ async def imported(stage: Stage, name: str, pod_set: str, spec: dict[str, Any], 
 
 async def test_b7_imported_running_pods_keep_running_and_finish(stage: Stage) -> None:
     names = stage.names
-    # Nothing else admits these Workloads before they are imported.
+    # The queue is stopped, so that admitq does not admit these Workloads before they are imported.
     await stage.queues(cpu=2, stopPolicy="Hold")
     alone = await pod(stage, "alone", queue=None)
     member = await pod(stage, "g-0", queue=None)
     await until_phases(stage, alone="Running", g_0="Running")
     assert [one["metadata"].get("finalizers") for one in (alone, member)] == [None, None]
     name = create_workload_name("Pod", "", "alone", alone["metadata"]["uid"])
-    await imported(stage, name, "main", alone["spec"], **controlled_by(alone))
+    await import_workload(stage, name, "main", alone["spec"], **controlled_by(alone))
     of_group = {"annotations": {names.is_group_workload: "true"}}
-    await imported(stage, "g", compute_role_hash(member["spec"]), member["spec"], **of_group)
-    # The webhook lets no running pod get a queue, so that only the label by which pods are managed is added.
+    await import_workload(stage, "g", compute_role_hash(member["spec"]), member["spec"], **of_group)
+    # The webhook refuses a queue name on running pods: the importer adds only the label of managed pods.
     managed = {names.managed: "true"}
     await stage.change(PODS, "alone", {"metadata": {"labels": managed}})
     grouped = {names.pod_group_total_count: "1", names.pod_group_name: "g"}
     await stage.change(PODS, "g-0", {"metadata": {"labels": managed, "annotations": grouped}})
     for workload in (name, "g"):
-        # The controller of pods reports that they run, and leaves the admission as it is.
+        # The pod controller reports that the pods run, and does not change the admission.
         await until_workload(stage, workload, "PodsReady", "Started", "True")
-        assert (condition_of(await found(stage, workload), "Admitted") or ())[:2] == ("True", "Imported")
+        assert (condition_of(await get_workload(stage, workload), "Admitted") or ())[:2] == (
+            "True",
+            "Imported",
+        )
     assert await phases(stage, ["alone", "g-0"]) == ["Running", "Running"]
     for one in ("alone", "g-0"):
         await stage.change(PODS, one, {"metadata": {"annotations": {RUN_SECONDS: "0"}}})
@@ -564,12 +575,12 @@ async def test_b8_and_b9_prebuilt_group_workload_adopts_pods_that_name_its_podse
     await group(stage, "g", 2, labels={names.prebuilt_workload_name: "g"}, annotations=brought)
     await until_phases(stage, g_0="Running", g_1="Running")
     assert (await stage.get(PODS, "g-0"))["metadata"]["annotations"][names.role_hash] == "workers"
-    workload = await found(stage, "g")
+    workload = await get_workload(stage, "g")
     assert condition_of(workload, "Finished") is None
     assert len(workload["metadata"]["ownerReferences"]) == 2
 
 
-# --- requests that are refused --------------------------------------------------------------------
+# --- rejected requests --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""What the configuration decides over jobs that are done, that do not get ready, or that name no queue.
+"""Settings about finished jobs, pods that do not become ready, and jobs without queue name.
 
-A control plane of its own, because these settings would change everybody else's stories. It has no nodes:
-whether pods are ready is up to the stories.
+The tests have their own control plane, because these settings would change other stories. It has no nodes:
+the stories set the statuses of pods.
 """
 
 import time
@@ -40,10 +40,10 @@ from tests.controlplane.writes import (
 CONFIG = {
     "manageJobsWithoutQueueName": True,
     "waitForPodsReady": {
-        # Pods that are to be ready in time are, also on a busy machine.
+        # Long enough for pods that must become ready in time on a busy machine.
         "timeout": "10s",
         "recoveryTimeout": "1s",
-        # Longer than an evicted job takes to stop: its quota is released before the backoff ends.
+        # Longer than an evicted job takes to stop, so that its quota is released before the backoff ends.
         "requeuingStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 4},
     },
     "objectRetentionPolicies": {"workloads": {"afterFinished": "1s", "afterDeactivatedByKueue": "1s"}},
@@ -57,7 +57,7 @@ TOO_OFTEN = "exceeding the maximum number of re-queuing retries"
 
 @pytest.fixture
 def admitq_strict(installation_of_file: Callable[..., Installation]) -> Installation:
-    """An admitq that waits for pods, and retains nothing for long."""
+    """An admitq with a timeout for ready pods and short retention periods."""
     return installation_of_file("strict", CONFIG)
 
 
@@ -81,43 +81,43 @@ async def test_timeouts_retention_and_jobs_without_queue_name_follow_the_configu
 ) -> None:
     stage, admitq = strict
     await stage.queues(cpu=16)
-    await _until_they_admit(stage, "cq", "lq")
+    await _until_queues_are_active(stage, "cq", "lq")
     async with record_versions(stage) as record, written(stage) as writes:
         await run_concurrently(
-            late=_gets_ready_the_second_time(stage, record, admitq, writes),
-            fails=_recovers_too_late(stage, record, admitq),
-            never=_is_deactivated_for_good(stage, record, admitq, writes),
+            late=_job_becomes_ready_after_a_timeout(stage, record, admitq, writes),
+            fails=_job_does_not_recover_in_time(stage, record, admitq),
+            never=_job_is_deactivated_after_too_many_timeouts(stage, record, admitq, writes),
             order=_timed_out_job_queues_behind_others(stage, record),
-            done=_is_forgotten_when_done(stage, record),
-            queueless=_waits_for_a_queue(stage),
+            done=_workload_of_finished_job_is_deleted(stage, record),
+            queueless=_job_without_queue_name_waits(stage),
         )
 
 
-async def _until_they_admit(stage: Stage, cluster_queue: str, local_queue: str) -> None:
-    """Wait for queues in which a story begins, which would otherwise begin with what they lack."""
+async def _until_queues_are_active(stage: Stage, cluster_queue: str, local_queue: str) -> None:
+    """Wait until a ClusterQueue and a LocalQueue are active."""
     await stage.until_active(stage.kinds.cluster_queues, stage.own(cluster_queue))
     await stage.until_active(stage.kinds.local_queues, local_queue)
 
 
-async def _gets_ready_the_second_time(
+async def _job_becomes_ready_after_a_timeout(
     stage: Stage, record: Record, admitq: Installation, writes: Writes
 ) -> None:
-    """Pods that do not start cost the admission, and the job is tried again after a while."""
+    """A job whose pods do not become ready is evicted, and readmitted after a backoff."""
     await stage.job("late")
     evicted = await eventually(lambda: record.first_version("late", "Evicted", "PodsReadyTimeout"))
     assert evicted["status"]["requeueState"]["count"] == 1
-    parked = await eventually(lambda: record.first_version("late", "Requeued", "PodsReadyTimeout"))
-    assert value_at(parked, ("status", "requeueState", "requeueAt")) is not None
+    waiting = await eventually(lambda: record.first_version("late", "Requeued", "PodsReadyTimeout"))
+    assert value_at(waiting, ("status", "requeueState", "requeueAt")) is not None
     back = await eventually(lambda: record.first_version("late", "Requeued", "BackoffFinished"))
-    assert back["status"]["requeueState"] == {"count": 1}, "how often it came back is remembered"
+    assert back["status"]["requeueState"] == {"count": 1}, "the count of requeues is kept"
     await stage.until_running("late")
     await set_pod_status(stage, "late", ready=True)
     await stage.until_condition("PodsReady", "Started", "late")
     name = back["metadata"]["name"]
     message = f"Exceeded the PodsReady timeout {stage.namespace}/{name}"
-    course = [WAIT_FOR_START, *_evicted_and_back(message), STARTED]
-    await record.until_condition_changes("late", ("PodsReady", "Evicted", "Requeued"), course)
-    await _is_counted(stage, admitq, name, message, "WaitForStart")
+    changes = [WAIT_FOR_START, *_evicted_and_back(message), STARTED]
+    await record.until_condition_changes("late", ("PodsReady", "Evicted", "Requeued"), changes)
+    await _check_event_and_metric(stage, admitq, name, message, "WaitForStart")
     reserved = f"QuotaReserved=True QuotaReserved Quota reserved in ClusterQueue {stage.own('cq')}"
     steps = [
         *queued("late"),
@@ -144,14 +144,14 @@ async def _gets_ready_the_second_time(
     await writes.until(Story(steps))
 
 
-def _line(said: ConditionChange) -> str:
-    """A condition as a write tells it."""
-    type_, *rest = said
+def _line(change: ConditionChange) -> str:
+    """A condition as the text of a write."""
+    type_, *rest = change
     return f"{type_}={' '.join(rest)}"
 
 
-async def _recovers_too_late(stage: Stage, record: Record, admitq: Installation) -> None:
-    """Pods that were ready have another while when they no longer are."""
+async def _job_does_not_recover_in_time(stage: Stage, record: Record, admitq: Installation) -> None:
+    """Pods that were ready have a recovery timeout when they become unready."""
     await stage.local_queue("fails")
     await stage.job("fails", queue="fails")
     await stage.until_running("fails")
@@ -165,9 +165,9 @@ async def _recovers_too_late(stage: Stage, record: Record, admitq: Installation)
     name = (await stage.workload("fails"))["metadata"]["name"]
     message = f"Exceeded the PodsReady timeout {stage.namespace}/{name}"
     evicted, *back = _evicted_and_back(message)
-    course = [WAIT_FOR_START, STARTED, RECOVERS, evicted, WAIT_FOR_START, *back, STARTED]
-    await record.until_condition_changes("fails", ("PodsReady", "Evicted", "Requeued"), course)
-    await _is_counted(stage, admitq, name, message, "WaitForRecovery")
+    changes = [WAIT_FOR_START, STARTED, RECOVERS, evicted, WAIT_FOR_START, *back, STARTED]
+    await record.until_condition_changes("fails", ("PodsReady", "Evicted", "Requeued"), changes)
+    await _check_event_and_metric(stage, admitq, name, message, "WaitForRecovery")
 
 
 def _evicted_and_back(message: str) -> list[ConditionChange]:
@@ -179,38 +179,40 @@ def _evicted_and_back(message: str) -> list[ConditionChange]:
     ]
 
 
-async def _is_counted(stage: Stage, admitq: Installation, name: str, message: str, cause: str) -> None:
-    """That it was evicted for this cause is told in an event, and counted."""
+async def _check_event_and_metric(
+    stage: Stage, admitq: Installation, name: str, message: str, cause: str
+) -> None:
+    """The eviction has an event and a metric with its cause."""
     await stage.until_event("Workload", name, f"EvictedDueToPodsReadyTimeoutDueTo{cause}", message)
     of = {"cluster_queue": stage.own("cq"), "reason": "PodsReadyTimeout", "underlying_cause": cause}
     assert await sum_of_series(admitq, "evicted_workloads_total", **of) == 1
 
 
-async def _is_deactivated_for_good(
+async def _job_is_deactivated_after_too_many_timeouts(
     stage: Stage, record: Record, admitq: Installation, writes: Writes
 ) -> None:
-    """A job that was requeued as often as allowed is deactivated, and deleted after a while."""
+    """A job that was requeued as often as allowed is deactivated, and deleted after its retention period."""
     await stage.cluster_queue("never")
     await stage.local_queue("never", cluster_queue="never")
-    await _until_they_admit(stage, "never", "never")
+    await _until_queues_are_active(stage, "never", "never")
     await stage.job("never", queue="never")
     await stage.until_workload_exists("never")
     name = (await stage.workload("never"))["metadata"]["name"]
     await stage.apply_transition(name, lambda change: change.status.update(requeueState={"count": 1}))
     await stage.until_gone(JOBS, "never")
-    told = "DeactivatedDueToRequeuingLimitExceeded"
+    reason = "DeactivatedDueToRequeuingLimitExceeded"
     message = f"The workload is deactivated due to {TOO_OFTEN}"
-    course = [
+    changes = [
         ("DeactivationTarget", "True", "RequeuingLimitExceeded", TOO_OFTEN),
         ("DeactivationTarget", "", "", ""),
-        ("Evicted", "True", told, message),
-        ("Requeued", "False", told, message),
+        ("Evicted", "True", reason, message),
+        ("Requeued", "False", reason, message),
     ]
-    await record.until_condition_changes("never", ("DeactivationTarget", "Evicted", "Requeued"), course)
-    evicted = record.first_version("never", "Evicted", told)
+    await record.until_condition_changes("never", ("DeactivationTarget", "Evicted", "Requeued"), changes)
+    evicted = record.first_version("never", "Evicted", reason)
     assert evicted["spec"]["active"] is False
-    assert "requeueState" not in evicted["status"], "a reactivation begins anew"
-    await stage.until_event("Workload", name, f"EvictedDueTo{told}", message)
+    assert "requeueState" not in evicted["status"], "a reactivation starts a new count"
+    await stage.until_event("Workload", name, f"EvictedDueTo{reason}", message)
     await stage.until_event("Job", "never", "Deleted", "Deleted job: deactivation retention period expired")
     steps = [
         ["~Workload never: requeueState count 1 without requeueAt"],
@@ -218,32 +220,32 @@ async def _is_deactivated_for_good(
         ["Workload never: active=False"],
         [
             (
-                f"Workload never: DeactivationTarget removed; Evicted=True {told} {message}; "
+                f"Workload never: DeactivationTarget removed; Evicted=True {reason} {message}; "
                 "requeueState removed; evictions Deactivated RequeuingLimitExceeded 1"
             )
         ],
         *stopped("never", given="labels taken back"),
-        *released("never", message, requeued=False, reason=told, ready=False),
+        *released("never", message, requeued=False, reason=reason, ready=False),
     ]
     reserved = f"QuotaReserved=True QuotaReserved Quota reserved in ClusterQueue {stage.own('never')}"
-    began = [f"Workload never: admission; {reserved}; {ADMITTED}; {NOT_READY}"]
-    starts = ["Job never: labels given; suspend=false"]
-    await writes.until(Story([*queued("never"), began, starts, *steps], goes_on=True))
+    admission = [f"Workload never: admission; {reserved}; {ADMITTED}; {NOT_READY}"]
+    start = ["Job never: labels given; suspend=false"]
+    await writes.until(Story([*queued("never"), admission, start, *steps], goes_on=True))
     of = {"cluster_queue": stage.own("never"), "reason": "Deactivated"}
     of["underlying_cause"] = "RequeuingLimitExceeded"
     assert await sum_of_series(admitq, "evicted_workloads_total", **of) == 1
 
 
 async def _timed_out_job_queues_behind_others(stage: Stage, record: Record) -> None:
-    """A job that did not get ready is queued behind jobs that waited meanwhile."""
+    """A job that did not become ready in time is queued behind the jobs that wait."""
     await stage.cluster_queue("one", cpu=1)
     await stage.local_queue("one", cluster_queue="one")
     for name in ("first", "second", "third"):
         await stage.job(name, queue="one")
-        # They are in line in the order of the seconds in which they were made.
-        made = (await stage.get(JOBS, name))["metadata"]["creationTimestamp"]
+        # The queue is ordered by creation time, which has whole seconds.
+        created = (await stage.get(JOBS, name))["metadata"]["creationTimestamp"]
         await stage.until_workload_exists(name)
-        await eventually(lambda made=made: format_time(time.time_ns()) > made, interval=0.02)
+        await eventually(lambda created=created: format_time(time.time_ns()) > created, interval=0.02)
     await eventually(lambda: record.first_version("first", "Requeued", "BackoffFinished"))
     await stage.until_running("second")
     await set_pod_status(stage, "second", phase="Succeeded")
@@ -253,8 +255,8 @@ async def _timed_out_job_queues_behind_others(stage: Stage, record: Record) -> N
     await stage.until_running("first")
 
 
-async def _is_forgotten_when_done(stage: Stage, record: Record) -> None:
-    """The Workload of a finished job is deleted, its job is not."""
+async def _workload_of_finished_job_is_deleted(stage: Stage, record: Record) -> None:
+    """The Workload of a finished job is deleted, the job is not."""
     await stage.job("done")
     await stage.until_running("done")
     await set_pod_status(stage, "done", phase="Succeeded")
@@ -265,8 +267,8 @@ async def _is_forgotten_when_done(stage: Stage, record: Record) -> None:
     assert await stage.is_complete("done")
 
 
-async def _waits_for_a_queue(stage: Stage) -> None:
-    """A job that names no queue is managed, too, and runs once it has got one."""
+async def _job_without_queue_name_waits(stage: Stage) -> None:
+    """A job without queue name is managed, too, and runs once it has one."""
     created = await stage.job("queueless", queue=None)
     assert created["spec"]["suspend"] is True
     queue = {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
@@ -279,7 +281,7 @@ async def _waits_for_a_queue(stage: Stage) -> None:
 async def test_webhook_reads_a_namespace_that_its_watch_has_not_delivered(
     admitq_running: Installation, admitq_namespace: str, api_group: str
 ) -> None:
-    """With what the chart grants the webhook, for a job that comes together with its namespace."""
+    """A job may be created right after its namespace. The client has only the rights of the webhook."""
     credentials = load_credentials(admitq_running.kubeconfig("webhook"))
     async with Client(credentials, user_agent="admitq-tests") as client:
         world, _ = watched_lookups(client, names_for(api_group), load_integrations())

@@ -1,4 +1,4 @@
-"""A tenant changes marks of pods in order to run more than was admitted."""
+"""Protected marks: a tenant cannot change them in order to run more than was admitted."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -15,13 +15,13 @@ from tests.controlplane.test_pods import group, phases, pod, until_phases, until
 
 @pytest.fixture
 async def as_tenant(stage: Stage, admitq_running: Installation) -> AsyncGenerator[Stage]:
-    """The namespace of the story as a user with role `edit` has it."""
+    """The namespace of the story, as a user with role `edit`."""
     async with tenant(stage, admitq_running.cluster) as made:
         yield made
 
 
-async def refused(stage: Stage, name: str, patch: Any, *fields: str) -> None:
-    """Have a change of a pod refused, with these fields named."""
+async def assert_refused(stage: Stage, name: str, patch: Any, *fields: str) -> None:
+    """Assert that a change of a pod is refused with these fields in the message."""
     with pytest.raises(ApiError) as error:
         await stage.change(PODS, name, patch)
     for field in fields:
@@ -37,11 +37,11 @@ async def test_t1_waiting_pod_keeps_its_managed_label_and_its_gates(stage: Stage
     without_label = {"metadata": {"labels": {names.managed: None}}}
     without_gates = {"spec": {"schedulingGates": []}}
     label, gate = f"metadata.labels[{names.managed}]", f"spec.schedulingGates[{names.admission_gate}]"
-    await refused(as_tenant, "p", {**without_label, **without_gates}, label, gate)
-    await refused(as_tenant, "p", without_label, label)
-    await refused(as_tenant, "p", without_gates, gate)
+    await assert_refused(as_tenant, "p", {**without_label, **without_gates}, label, gate)
+    await assert_refused(as_tenant, "p", without_label, label)
+    await assert_refused(as_tenant, "p", without_gates, gate)
     assert await phases(stage, ["p"]) == ["held"]
-    # What is no mark of ours is the tenant's own, and so is the end of the pod.
+    # A tenant may change other labels, and delete the pod.
     await as_tenant.change(PODS, "p", {"metadata": {"labels": {"mine": "yes"}}})
     await as_tenant.client.delete(PODS, "p", stage.namespace)
     await stage.until_gone(PODS, "p")
@@ -63,7 +63,7 @@ async def test_t2_running_pod_keeps_the_marks_that_charge_it(
         ("annotations", names.role_hash, "other"),
         ("annotations", names.pod_suspending_parent, "statefulset"),
     ):
-        await refused(as_tenant, "p", {"metadata": {place: {key: value}}}, f"metadata.{place}[{key}]")
+        await assert_refused(as_tenant, "p", {"metadata": {place: {key: value}}}, f"metadata.{place}[{key}]")
     await pod(as_tenant, "next", cpu=1)
     await stage.until_workload_exists("next")
     await stage.change(PODS, "p", {"metadata": {"annotations": {"touched": "yes"}}})
@@ -78,7 +78,7 @@ async def test_t3_role_of_a_pod_in_a_group_is_not_rewritten(stage: Stage, as_ten
     await until_workload(stage, "g", "QuotaReserved", "ExceedsMaxQuota", "False")
     small = (await stage.get(PODS, "g-0"))["metadata"]["annotations"][names.role_hash]
     field = f"metadata.annotations[{names.role_hash}]"
-    await refused(as_tenant, "g-1", {"metadata": {"annotations": {names.role_hash: small}}}, field)
+    await assert_refused(as_tenant, "g-1", {"metadata": {"annotations": {names.role_hash: small}}}, field)
     assert await phases(stage, ["g-0", "g-1", "g-2"]) == ["held"] * 3
 
 
@@ -88,8 +88,8 @@ async def test_t3_group_pods_of_one_role_with_different_requests_are_not_queued(
 ) -> None:
     await stage.queues(cpu=3)
     for number, cpu in enumerate(order):
-        brought = {stage.names.role_hash: "r"}
-        await pod(as_tenant, f"g-{number}", cpu=cpu, group="g", total=3, annotations=brought)
+        role = {stage.names.role_hash: "r"}
+        await pod(as_tenant, f"g-{number}", cpu=cpu, group="g", total=3, annotations=role)
     big = order.index(30)
     note = f"pods 'g-0' and 'g-{big}' name the same role 'r', and 'g-{big}' asks for more cpu"
     await stage.until_event("Pod", "g-0", "RoleMismatch", f"{note}: give them different roles")
@@ -101,10 +101,10 @@ async def test_t3_group_pod_that_requests_more_than_its_admitted_role_is_not_sta
 ) -> None:
     names = stage.names
     await stage.queues(cpu=3)
-    brought = {names.role_hash: "r"}
-    await group(as_tenant, "g", 1, total=2, annotations={**brought, names.pod_group_fast_admission: "true"})
+    role = {names.role_hash: "r"}
+    await group(as_tenant, "g", 1, total=2, annotations={**role, names.pod_group_fast_admission: "true"})
     await until_phases(stage, g_0="Running")
-    fast = {**brought, names.pod_group_fast_admission: "true"}
+    fast = {**role, names.pod_group_fast_admission: "true"}
     await pod(as_tenant, "g-1", cpu=30, group="g", total=2, annotations=fast)
     note = (
         "Not started: the pod asks for more cpu than role 'r' of Workload 'g' was admitted with; "

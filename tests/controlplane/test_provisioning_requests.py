@@ -31,24 +31,24 @@ CONSUME = "autoscaling.x-k8s.io/consume-provisioning-request"
 
 @dataclass
 class Autoscaler:
-    """Sees requests and answers them, as an autoscaler does."""
+    """Reads requests and answers them, as an autoscaler does."""
 
     stage: Stage
 
     async def requests(self) -> dict[str, dict[str, Any]]:
-        """The requests that are there, by name."""
+        """The existing requests, by name."""
         items, _ = await self.stage.client.list(PROVISIONING_REQUESTS, self.stage.namespace)
         return {one["metadata"]["name"]: one for one in items if "deletionTimestamp" not in one["metadata"]}
 
     async def request(self, attempt: int = 1, job: str = "j", check: str = "check") -> dict[str, Any]:
-        """The request of an attempt, once it is there, with its templates handed over."""
+        """Wait for the request of an attempt that owns its PodTemplates, and return it."""
 
         async def found() -> dict[str, Any] | None:
             workload = (await self.stage.workload(job))["metadata"]["name"]
             one = (await self.requests()).get(f"{workload}-{self.stage.own(check)}-{attempt}")
             return one if one and all([await self.is_owner(one, it) for it in templates_of(one)]) else None
 
-        return await awaited(found, f"attempt {attempt} for {job}")
+        return await until_found(found, f"attempt {attempt} for {job}")
 
     async def is_owner(self, request: dict[str, Any], template: str) -> bool:
         """Whether the request is the controller of a PodTemplate."""
@@ -64,7 +64,7 @@ class Autoscaler:
             {
                 "type": one.removeprefix("!"),
                 "status": str(not one.startswith("!")),
-                "reason": "Told",
+                "reason": "Reported",
                 "message": message,
                 "lastTransitionTime": "2030-01-01T00:00:00Z",
             }
@@ -74,7 +74,7 @@ class Autoscaler:
         await self.stage.change(PROVISIONING_REQUESTS, name, {"status": status}, "status")
 
     async def until_requests(self, *names: str) -> None:
-        """Wait until exactly these requests are there."""
+        """Wait until exactly these requests exist."""
 
         async def found() -> set[str]:
             return set(await self.requests())
@@ -82,9 +82,9 @@ class Autoscaler:
         await self.stage.until(found, set(names))
 
 
-async def awaited(look: Callable[[], Awaitable[dict[str, Any] | None]], what: str) -> dict[str, Any]:
-    """What is seen, once anything is."""
-    found = await eventually(look, what=what)
+async def until_found(read: Callable[[], Awaitable[dict[str, Any] | None]], what: str) -> dict[str, Any]:
+    """Wait until a read returns an object, and return it."""
+    found = await eventually(read, what=what)
     assert found is not None
     return found
 
@@ -95,7 +95,7 @@ def templates_of(request: dict[str, Any]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def served(definitions: Callable[[list[str]], None]) -> None:
-    """ProvisioningRequests are served."""
+    """Install the CRD of ProvisioningRequests."""
     definitions([crds.PROVISIONING_REQUESTS])
 
 
@@ -116,7 +116,7 @@ async def config(stage: Stage, name: str = "check", **spec: Any) -> None:
 
 
 async def check(stage: Stage, name: str = "check") -> None:
-    """Create an AdmissionCheck with the parameters of its name."""
+    """Create an AdmissionCheck whose config has the same name."""
     parameters = {
         "apiGroup": stage.names.group,
         "kind": "ProvisioningRequestConfig",
@@ -153,7 +153,7 @@ def until_state(stage: Stage, state: str, message: str) -> Any:
     return stage.until(found, (state, message))
 
 
-async def told(stage: Stage, reason: str, note: str, job: str = "j") -> None:
+async def until_workload_event(stage: Stage, reason: str, note: str, job: str = "j") -> None:
     await stage.until_event("Workload", (await stage.workload(job))["metadata"]["name"], reason, note)
 
 
@@ -171,7 +171,7 @@ async def test_provisioning_manifests_of_the_guide_run_a_job_on_new_nodes(
         return next(iter((await autoscaler.requests()).values()), None)
 
     await stage.until_workload_exists("train")
-    request = await awaited(found, "a ProvisioningRequest")
+    request = await until_found(found, "a ProvisioningRequest")
     name = f"{(await stage.workload('train'))['metadata']['name']}-gpu-nodes-1"
     assert request["metadata"]["name"] == name
     assert request["spec"] == {
@@ -191,7 +191,7 @@ async def test_provisioning_manifests_of_the_guide_run_a_job_on_new_nodes(
 
 @pytest.fixture
 async def guide(stage: Stage) -> AsyncGenerator[list[dict[str, Any]]]:
-    """The manifests of the guide, in order; what they leave without a namespace is removed afterwards."""
+    """The manifests of the guide, in order. Cluster-scoped objects are deleted afterwards."""
     text = GUIDE.read_text().replace(DEFAULT_GROUP, stage.names.group)
     blocks = MANIFESTS.findall(text)
     found = [one for block in blocks for one in yaml.load_all(block, Loader=yaml.CSafeLoader)]
@@ -228,14 +228,14 @@ async def test_accepted_request_reports_its_estimated_time(stage: Stage, autosca
     await stage.job()
     request = await autoscaler.request()
     name = request["metadata"]["name"]
-    await told(stage, "ProvisioningRequestCreated", f'Created ProvisioningRequest: "{name}"')
+    await until_workload_event(stage, "ProvisioningRequestCreated", f'Created ProvisioningRequest: "{name}"')
     assert request["metadata"]["labels"] == {stage.names.managed: "true"}
     await autoscaler.answer(request, "Accepted", "!Provisioned", message="in 5 minutes")
     await until_state(stage, "Pending", "in 5 minutes")
     await stage.until_event("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('check')}: in 5 minutes")
     await autoscaler.answer(request, "Accepted", "Provisioned", message="done")
     note = f"Admission check {stage.own('check')} updated state from Pending to Ready with message: done"
-    await told(stage, "AdmissionCheckUpdated", note)
+    await until_workload_event(stage, "AdmissionCheckUpdated", note)
     await stage.until_running()
     assert (await listed(stage))["podSetUpdates"] == [
         {"name": "main", "annotations": {CONSUME: name, CLASS: "class.example.com"}}
@@ -245,7 +245,7 @@ async def test_accepted_request_reports_its_estimated_time(stage: Stage, autosca
 async def test_c17_failed_request_is_retried_and_its_retry_count_survives_the_rejection(
     stage: Stage, autoscaler: Autoscaler
 ) -> None:
-    """Attempts are counted even of a check of one flavor, which does not apply while none is assigned."""
+    """Attempts also count for a check of one flavor, which does not apply while no flavor is assigned."""
     await config(stage)
     await check(stage)
     for flavor in ("f", "g"):
@@ -258,20 +258,20 @@ async def test_c17_failed_request_is_retried_and_its_retry_count_survives_the_re
     await autoscaler.answer(first, "Failed", message="no nodes")
     own = stage.own("check")
     message = "Retrying after failure: no nodes"
-    await told(
+    await until_workload_event(
         stage,
         "AdmissionCheckUpdated",
         f"Admission check {own} updated state from Pending to Retry with message: {message}",
     )
     evicted = f'Evicted due to AdmissionCheck in Retry state: "{own}" ({message})'
-    await told(stage, "EvictedDueToAdmissionCheck", evicted)
+    await until_workload_event(stage, "EvictedDueToAdmissionCheck", evicted)
     second = await autoscaler.request(2)
     await autoscaler.until_requests(second["metadata"]["name"])
     assert (await listed(stage))["retryCount"] == 1
     await autoscaler.answer(second, "Failed", message="still none")
     await stage.until_condition("QuotaReserved", "Deactivated")
     note = f'Deactivated due to AdmissionCheck in Rejected state: "{own}" (still none)'
-    await told(stage, "AdmissionCheckRejected", note)
+    await until_workload_event(stage, "AdmissionCheckRejected", note)
     await autoscaler.until_requests()
     # The retry count survives the rejection: the Workload continues with the next attempt.
     assert (await listed(stage))["retryCount"] == 1
@@ -309,9 +309,11 @@ async def test_expired_booking_causes_a_retry_only_before_admission(
     spec = {"controllerName": controller_of(stage)}
     await stage.create(stage.kinds.admission_checks, stage.own("more"), {"spec": spec})
     await queues(stage, "check", "more")
-    done: set[str] = set()
-    other = start_controller(
-        lambda _, listed: AdmissionCheckReport(listed["name"], AdmissionCheckState.READY) if done else None
+    ready_checks: set[str] = set()
+    other_controller = start_controller(
+        lambda _, listed: (
+            AdmissionCheckReport(listed["name"], AdmissionCheckState.READY) if ready_checks else None
+        )
     )
     await stage.job()
     first = await autoscaler.request()
@@ -321,11 +323,11 @@ async def test_expired_booking_causes_a_retry_only_before_admission(
     evicted = (
         f'Evicted due to AdmissionCheck in Retry state: "{own}" (Retrying after booking expired: too late)'
     )
-    await told(stage, "EvictedDueToAdmissionCheck", evicted)
+    await until_workload_event(stage, "EvictedDueToAdmissionCheck", evicted)
     second = await autoscaler.request(2)
     await autoscaler.answer(second, "Provisioned")
-    done.add("more")
-    other.requeue_workloads()
+    ready_checks.add("more")
+    other_controller.requeue_workloads()
     await stage.until_running()
     await autoscaler.answer(second, "Provisioned", "BookingExpired")
     await stage.client.delete(PROVISIONING_REQUESTS, second["metadata"]["name"], stage.namespace)
@@ -334,7 +336,7 @@ async def test_expired_booking_causes_a_retry_only_before_admission(
     assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is False
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- content of requests ---------------------------------------------------------------------------
 
 
 async def test_check_is_ready_without_request_when_no_managed_resource_is_requested(
@@ -349,17 +351,17 @@ async def test_check_is_ready_without_request_when_no_managed_resource_is_reques
     assert await autoscaler.requests() == {}
 
 
-def a_workload(stage: Stage, *pod_sets: dict[str, Any]) -> dict[str, Any]:
+def workload_of(stage: Stage, *pod_sets: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"queueName": "lq", "podSets": list(pod_sets)}}
 
 
-def a_pod_set(name: str, image: str, cpu: str = "500m", count: int = 1) -> dict[str, Any]:
+def pod_set(name: str, image: str, cpu: str = "500m", count: int = 1) -> dict[str, Any]:
     container = {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
     return {"name": name, "count": count, "template": {"spec": {"containers": [container]}}}
 
 
 @pytest.mark.parametrize(
-    ("policy", "asked"),
+    ("policy", "expected"),
     [
         (None, [("a", 1), ("b", 1), ("c", 1)]),
         ("IdenticalPodTemplates", [("a", 2), ("c", 1)]),
@@ -367,31 +369,31 @@ def a_pod_set(name: str, image: str, cpu: str = "500m", count: int = 1) -> dict[
     ],
 )
 async def test_podsets_of_a_request_are_merged_by_the_policy(
-    stage: Stage, autoscaler: Autoscaler, policy: str | None, asked: list[tuple[str, int]]
+    stage: Stage, autoscaler: Autoscaler, policy: str | None, expected: list[tuple[str, int]]
 ) -> None:
     await ready_queues(stage, podSetMergePolicy=policy)
-    same = [a_pod_set("a", "one"), a_pod_set("b", "one"), a_pod_set("c", "other", cpu="0.5")]
-    await stage.create(stage.kinds.workloads, "w", a_workload(stage, *same))
+    pod_sets = [pod_set("a", "one"), pod_set("b", "one"), pod_set("c", "other", cpu="0.5")]
+    await stage.create(stage.kinds.workloads, "w", workload_of(stage, *pod_sets))
     name = f"w-{stage.own('check')}-1"
 
     async def found() -> dict[str, Any] | None:
         return (await autoscaler.requests()).get(name)
 
-    request = await awaited(found, f"request {name}")
+    request = await until_found(found, f"request {name}")
     assert [(one["podTemplateRef"]["name"], one["count"]) for one in request["spec"]["podSets"]] == [
-        (f"ppt-{name}-{pod_set}", count) for pod_set, count in asked
+        (f"ppt-{name}-{first}", count) for first, count in expected
     ]
 
 
 async def test_long_request_name_is_truncated(stage: Stage, autoscaler: Autoscaler) -> None:
     await ready_queues(stage)
     long = "w" * 250
-    await stage.create(stage.kinds.workloads, long, a_workload(stage, a_pod_set("main", "one")))
+    await stage.create(stage.kinds.workloads, long, workload_of(stage, pod_set("main", "one")))
 
     async def found() -> dict[str, Any] | None:
         return next(iter((await autoscaler.requests()).values()), None)
 
-    request = await awaited(found, "a ProvisioningRequest")
+    request = await until_found(found, "a ProvisioningRequest")
     name = request["metadata"]["name"]
     assert (len(name), name[:248]) == (253, f"{long[:247]}-")
     await autoscaler.answer(request, "Provisioned")
@@ -402,7 +404,7 @@ async def test_long_request_name_is_truncated(stage: Stage, autoscaler: Autoscal
     await stage.until(admitted, ("True", "Admitted", "The workload is admitted"))
 
 
-# --- what changes meanwhile -----------------------------------------------------------------------
+# --- changes of other objects ---------------------------------------------------------------------
 
 
 async def test_c17_check_without_its_config_is_inactive_and_deletes_its_request(
@@ -470,16 +472,16 @@ async def test_request_is_deleted_when_its_workload_is_evicted_or_finished(
     await stage.until_running()
 
 
-# --- what cannot be created -----------------------------------------------------------------------
+# --- failed creations ----------------------------------------------------------------------------
 
 
 async def test_refused_pod_template_is_reported_and_retried(stage: Stage, autoscaler: Autoscaler) -> None:
     await stage.create(QUOTAS, "q", {"spec": {"hard": {"count/podtemplates": "0"}}})
 
-    async def in_force() -> bool:
+    async def is_in_force() -> bool:
         return bool(value_at(await stage.get(QUOTAS, "q"), ("status", "hard")))
 
-    await stage.until(in_force)
+    await stage.until(is_in_force)
     await ready_queues(stage)
     await stage.job()
 
@@ -491,31 +493,31 @@ async def test_refused_pod_template_is_reported_and_retried(stage: Stage, autosc
     refused = await eventually(message, what="a message of the check")
     assert refused.startswith(f'Error creating PodTemplate "{template}": ')
     assert "exceeded quota" in refused
-    await told(stage, "FailedCreate", refused)
+    await until_workload_event(stage, "FailedCreate", refused)
     await stage.client.delete(QUOTAS, "q", stage.namespace)
     await autoscaler.answer(await autoscaler.request(), "Provisioned")
     await stage.until_running()
 
 
-def abandoned(stage: Stage) -> dict[str, Any]:
-    """A template as a former request of the same name may leave it."""
+def managed_template(stage: Stage) -> dict[str, Any]:
+    """A template that an earlier request of the same name left."""
     spec = {"containers": [{"name": "c", "image": "former"}]}
     return {"metadata": {"labels": {stage.names.managed: "true"}}, "template": {"spec": spec}}
 
 
-def strange(stage: Stage) -> dict[str, Any]:
-    """A template that is none of ours."""
-    return {key: value for key, value in abandoned(stage).items() if key != "metadata"}
+def unmanaged_template(stage: Stage) -> dict[str, Any]:
+    """A template without the label of managed objects."""
+    return {key: value for key, value in managed_template(stage).items() if key != "metadata"}
 
 
-@pytest.mark.parametrize(("template", "is_replaced"), [(abandoned, True), (strange, False)])
+@pytest.mark.parametrize(("template", "is_replaced"), [(managed_template, True), (unmanaged_template, False)])
 async def test_existing_pod_template_is_replaced_only_if_it_is_managed(
     stage: Stage, autoscaler: Autoscaler, template: Callable[[Stage], dict[str, Any]], is_replaced: bool
 ) -> None:
     await ready_queues(stage)
     name = f"ppt-w-{stage.own('check')}-1-main"
     await stage.create(POD_TEMPLATES, name, template(stage))
-    await stage.create(stage.kinds.workloads, "w", a_workload(stage, a_pod_set("main", "one")))
+    await stage.create(stage.kinds.workloads, "w", workload_of(stage, pod_set("main", "one")))
 
     async def found() -> list[str]:
         try:

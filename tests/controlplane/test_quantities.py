@@ -1,4 +1,4 @@
-"""Quantities mean to us what they mean to the API server: the same table as for our own reading."""
+"""admitq and the API server parse quantities alike: the table is that of admitq's parser."""
 
 from fractions import Fraction
 from math import ceil
@@ -18,8 +18,8 @@ CASES: dict[str, Any] = yaml.safe_load(
 NEGATIVE = "must be greater than or equal to 0"
 
 
-async def understood(client: Client, namespace: str, quantity: str) -> Fraction | None:
-    """What the API server stores for a quantity, or None if it cannot read it."""
+async def stored_quantity(client: Client, namespace: str, quantity: str) -> Fraction | None:
+    """The quantity that the API server stores, or None if it cannot parse it."""
     container = {"name": "a", "image": "a", "resources": {"limits": {"memory": quantity}}}
     pod = {
         "apiVersion": "v1",
@@ -32,21 +32,21 @@ async def understood(client: Client, namespace: str, quantity: str) -> Fraction 
     except ApiError as error:
         if not error.is_invalid:
             raise
-        # A negative one was read, and is shown in the refusal as it was understood.
+        # A negative quantity is refused after it was parsed.
         return parse_quantity(quantity) if NEGATIVE in error.message else None
     return parse_quantity(stored["spec"]["containers"][0]["resources"]["limits"]["memory"])
 
 
 async def test_api_server_reads_quantities_like_admitq(client: Client, namespace: str) -> None:
-    found = {text: await understood(client, namespace, text) for text in CASES["values"]}
-    # Of the resources of containers the API server keeps no more than thousandths, rounded up.
-    wanted = {text: Fraction(value) for text, value in CASES["values"].items()}
+    found = {text: await stored_quantity(client, namespace, text) for text in CASES["values"]}
+    # The API server rounds resources of containers up to thousandths.
+    values = {text: Fraction(value) for text, value in CASES["values"].items()}
     assert found == {
-        text: value if value < 0 else Fraction(ceil(value * 1000), 1000) for text, value in wanted.items()
+        text: value if value < 0 else Fraction(ceil(value * 1000), 1000) for text, value in values.items()
     }
 
 
 async def test_api_server_refuses_the_quantities_that_admitq_refuses(client: Client, namespace: str) -> None:
-    # JSON has no text for it that the API server would not trim or take for absent.
+    # The API server trims spaces, and treats an empty text as absent.
     tried = [text for text in CASES["refused"] if text.strip() == text and text]
-    assert [text for text in tried if await understood(client, namespace, text) is not None] == []
+    assert [text for text in tried if await stored_quantity(client, namespace, text) is not None] == []

@@ -1,4 +1,4 @@
-"""Jobs that run more than was admitted: elastic jobs without their gates, and raises of jobs that run."""
+"""Jobs that run more than was admitted: elastic jobs without gates, and running jobs that are scaled up."""
 
 import asyncio
 import time
@@ -38,12 +38,12 @@ async def running_pods(stage: Stage) -> list[str]:
 
 
 async def gated_pods(stage: Stage, number: int) -> list[str]:
-    """Names of the Job's pods that the gate holds, once there are so many."""
+    """Wait until a number of the Job's pods are gated, and return their names."""
 
-    async def found() -> int:
+    async def gated() -> int:
         return sum(is_gated(stage, one) for one in await stage.pods())
 
-    await stage.until(found, number, what=f"{number} gated pods")
+    await stage.until(gated, number, what=f"{number} gated pods")
     return sorted(one["metadata"]["name"] for one in await stage.pods() if is_gated(stage, one))
 
 
@@ -55,20 +55,20 @@ async def strip_gates(stage: Stage, names: list[str]) -> None:
     )
 
 
-async def within_reaction(look: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Look until it is so.
+async def within_reaction(is_reached: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Wait until a condition holds.
 
     Raises:
-        AssertionError: it took longer than one reaction.
+        AssertionError: after the time of one reaction.
     """
-    begun = time.monotonic()
-    while not await look():
-        assert time.monotonic() - begun < REACTION_SECONDS, what
+    began = time.monotonic()
+    while not await is_reached():
+        assert time.monotonic() - began < REACTION_SECONDS, what
         await asyncio.sleep(0.02)
 
 
 async def excess(admitq: Installation, stage: Stage) -> float:
-    """How many excess pods of Jobs are counted for the ClusterQueue of this story."""
+    """The excess pods of Jobs that the metric counts for the ClusterQueue of this story."""
     labels = {"cluster_queue": stage.own("cq"), "job_kind": "Job.batch"}
     return await sum_of_series(admitq, "excess_pods_total", **labels)
 
@@ -87,17 +87,17 @@ async def test_t8_elastic_job_pods_with_stripped_gates_are_deleted_down_to_the_a
     stripped = await gated_pods(stage, 4)
     await strip_gates(stage, stripped)
 
-    async def is_as_granted() -> bool:
+    async def only_admitted_pod_runs() -> bool:
         return await running_pods(stage) == [first]
 
-    await within_reaction(is_as_granted, "pods run beyond the grant")
+    await within_reaction(only_admitted_pod_runs, "more pods run than admitted")
     for name in stripped:
         await stage.until_event("Pod", name, "ExcessPodDeleted", "Excess pod deleted")
 
-    async def counted() -> float:
+    async def excess_pods() -> float:
         return await excess(admitq_running, stage)
 
-    await stage.until(counted, 4.0)
+    await stage.until(excess_pods, 4.0)
     assert await running_pods(stage) == [first]
     assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is not True
 
@@ -134,7 +134,7 @@ async def test_t10_running_job_that_raises_its_parallelism_is_stopped_and_requeu
     async def is_stopped() -> bool:
         return value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
 
-    await within_reaction(is_stopped, "the raised job runs")
+    await within_reaction(is_stopped, "the scaled-up job runs")
 
     async def has_no_pods() -> bool:
         return not await running_pods(stage)
@@ -143,16 +143,16 @@ async def test_t10_running_job_that_raises_its_parallelism_is_stopped_and_requeu
     note = "podset main asks for 50 pods, 1 admitted"
     await stage.until_event("Job", "j", "ExceedsAdmission", note)
 
-    async def counted() -> float:
+    async def excess_pods() -> float:
         return await excess(admitq_running, stage)
 
-    await stage.until(counted, 49.0)
+    await stage.until(excess_pods, 49.0)
 
-    async def asked() -> int:
+    async def requested_pods() -> int:
         return value_at(await stage.workload(), ("spec", "podSets"))[0]["count"]
 
-    await stage.until(asked, 50, what="the Workload asks for all pods")
+    await stage.until(requested_pods, 50, what="the Workload asks for all pods")
 
 
-async def _count(found: Awaitable[list[str]]) -> int:
-    return len(await found)
+async def _count(names: Awaitable[list[str]]) -> int:
+    return len(await names)

@@ -11,15 +11,15 @@ from tests.controlplane.stage import Stage
 
 
 async def resize(stage: Stage, pod: dict[str, Any], cpu: Any) -> None:
-    """Change the CPU that a pod of one container asks for."""
+    """Change the CPU request of a pod with one container."""
     [container] = pod["spec"]["containers"]
     resources = {**container["resources"], "requests": {"cpu": cpu}}
     patch = {"spec": {"containers": [{**container, "resources": resources}]}}
     await stage.change(PODS, pod["metadata"]["name"], patch, "resize")
 
 
-async def supports_resize(stage: Stage, pod: dict[str, Any]) -> None:
-    """State the resources of a running container, as kubelets do that can resize pods in place."""
+async def enable_resize(stage: Stage, pod: dict[str, Any]) -> None:
+    """Write the resources of the running container to its status, as kubelets do that support resizes."""
     name = pod["metadata"]["name"]
     await stage.until(lambda: _phase(stage, name), "Running", what=f"{name} to run")
     [status] = (await stage.get(PODS, name))["status"]["containerStatuses"]
@@ -33,7 +33,7 @@ async def _phase(stage: Stage, name: str) -> str:
 
 
 async def requested(stage: Stage, pod: dict[str, Any]) -> str:
-    """The CPU that a pod asks for, as it is stored."""
+    """The stored CPU request of a pod."""
     found = await stage.get(PODS, pod["metadata"]["name"])
     return str(found["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
@@ -43,7 +43,7 @@ async def test_pod_of_a_job_is_resized_only_within_its_admission(stage: Stage) -
     await stage.job(cpu=2)
     await stage.until_running("j")
     [pod] = await until_pods_exist(stage, "j")
-    await supports_resize(stage, pod)
+    await enable_resize(stage, pod)
     message = "the pod would ask for more cpu than was admitted"
     with pytest.raises(ApiError, match=message):
         await resize(stage, pod, 3)
@@ -59,6 +59,6 @@ async def test_pod_of_a_job_is_resized_only_within_its_admission(stage: Stage) -
 async def test_unmanaged_pod_is_resized_freely(stage: Stage) -> None:
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
     pod = await stage.create(PODS, "free", {"spec": {"containers": [container]}})
-    await supports_resize(stage, pod)
+    await enable_resize(stage, pod)
     await resize(stage, pod, 3)
     assert await requested(stage, pod) == "3"

@@ -1,4 +1,4 @@
-"""Every row of the semantics that a control plane can show has a story, and every story says its rows."""
+"""Every row of the semantics that a control plane can show has a story, and every story names its rows."""
 
 import yaml
 

@@ -1,4 +1,4 @@
-"""The rules of queues and of admission on the real control plane, a story or more for each of their rows."""
+"""Stories of queues and admission on the real control plane: at least one for each row of the semantics."""
 
 import pytest
 

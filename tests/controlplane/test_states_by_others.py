@@ -1,4 +1,4 @@
-"""Stories in which another program writes the states of Workloads."""
+"""Another program writes states of Workloads, and admitq continues from them."""
 
 import time
 from collections.abc import Callable
@@ -20,15 +20,17 @@ async def test_a1_a3_a4_a5_workloads_continue_from_states_written_by_another_pro
     await stage.flavor()
     async with record_versions(stage) as record:
         await run_concurrently(
-            later=_is_admitted_without_queues_and_not_charged_to_a_later_one(stage, admitq_running),
-            held=_ends_its_backoff_while_it_holds_quota(stage, admitq_running),
-            kept=_keeps_the_message_of_its_eviction(stage, record, admitq_running),
-            ran=_adds_up_an_execution_that_another_program_ended(stage),
+            later=_workload_without_queues_is_admitted_and_not_charged_to_a_later_queue(
+                stage, admitq_running
+            ),
+            held=_backoff_of_workload_with_quota_ends(stage, admitq_running),
+            kept=_message_of_eviction_is_kept(stage, record, admitq_running),
+            ran=_execution_that_another_program_ended_is_added_up(stage),
         )
 
 
 async def _queue(stage: Stage, name: str) -> None:
-    """A LocalQueue with a ClusterQueue of its own."""
+    """A LocalQueue with its own ClusterQueue."""
     await stage.cluster_queue(name, cpu=1)
     await stage.local_queue(name, cluster_queue=name)
 
@@ -84,13 +86,13 @@ def _evict(requeue_in_seconds: float) -> Callable[[StatusTransition], None]:
     return evict
 
 
-async def _is_admitted_without_queues_and_not_charged_to_a_later_one(
+async def _workload_without_queues_is_admitted_and_not_charged_to_a_later_queue(
     stage: Stage, admitq: Installation
 ) -> None:
     await _reserve(stage, "later")
-    awaited = ("False", "WaitForStart", NOT_ALL_PODS_READY)
+    not_ready = ("False", "WaitForStart", NOT_ALL_PODS_READY)
     await _until_condition(stage, "later", "Admitted", ("True", "Admitted", "The workload is admitted"))
-    await _until_condition(stage, "later", "PodsReady", awaited)
+    await _until_condition(stage, "later", "PodsReady", not_ready)
     counted = (
         "quota_reserved_workloads_total",
         "admitted_workloads_total",
@@ -110,7 +112,7 @@ async def _is_admitted_without_queues_and_not_charged_to_a_later_one(
     assert (await stage.get(stage.kinds.workloads, "later"))["status"]["admission"]
 
 
-async def _ends_its_backoff_while_it_holds_quota(stage: Stage, admitq: Installation) -> None:
+async def _backoff_of_workload_with_quota_ends(stage: Stage, admitq: Installation) -> None:
     await _reserve(stage, "held")
     await _until_condition(stage, "held", "Admitted", ("True", "Admitted", "The workload is admitted"))
     await stage.apply_transition("held", _evict(1))
@@ -127,7 +129,7 @@ async def _ends_its_backoff_while_it_holds_quota(stage: Stage, admitq: Installat
     await _until_counted(admitq, stage, "held", released, reason="PodsReadyTimeout")
 
 
-async def _keeps_the_message_of_its_eviction(stage: Stage, record: Record, admitq: Installation) -> None:
+async def _message_of_eviction_is_kept(stage: Stage, record: Record, admitq: Installation) -> None:
     await _queue(stage, "kept")
     await stage.job("kept", queue="kept")
     await stage.until_running("kept")
@@ -141,15 +143,15 @@ async def _keeps_the_message_of_its_eviction(stage: Stage, record: Record, admit
     await stage.change(stage.kinds.workloads, workload, {"metadata": {"labels": {"example.com/a": "b"}}})
     await stage.change(stage.kinds.local_queues, "kept", {"spec": {"stopPolicy": "Hold"}})
     stopped = ("False", "Suspended", "LocalQueue kept is inactive")
-    course = [
+    changes = [
         ("QuotaReserved", "True", "QuotaReserved", f"Quota reserved in ClusterQueue {stage.own('kept')}"),
         ("QuotaReserved", *waits),
         ("QuotaReserved", *stopped),
     ]
-    await record.until_condition_changes("kept", ("QuotaReserved",), course)
+    await record.until_condition_changes("kept", ("QuotaReserved",), changes)
 
 
-async def _adds_up_an_execution_that_another_program_ended(stage: Stage) -> None:
+async def _execution_that_another_program_ended_is_added_up(stage: Stage) -> None:
     await _queue(stage, "ran")
     await stage.job("ran", queue="ran")
     await stage.until_running("ran")

@@ -1,6 +1,7 @@
-"""Two managers that both believe to lead, as where a lease was taken by force and it was not noticed yet.
+"""Two managers that act as leaders at the same time, and a manager without webhooks.
 
-And one manager without webhooks. The schemas of kinds are not needed for that: here they are of any shape.
+Two managers lead if one has lost the lease and has not noticed yet. The CRDs of kinds have no schemas here,
+because these tests do not need them.
 """
 
 import asyncio
@@ -52,8 +53,8 @@ BOTH_LEAD: Final[Mapping[str, Any]] = {
 }
 
 
-def of_any_shape(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition with the schema of any object, which costs the API server next to nothing."""
+def without_schema(definition: dict[str, Any]) -> dict[str, Any]:
+    """A CRD that accepts any object, which costs the API server little time."""
     anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     versions = [{**version, "schema": anything} for version in definition["spec"]["versions"]]
     return {**definition, "spec": {**definition["spec"], "versions": versions}}
@@ -65,7 +66,7 @@ Story = Callable[[Stage], Awaitable[None]]
 @pytest.fixture
 def installation(installation_of_file: Callable[[str, Mapping[str, Any]], Installation]) -> Installation:
     made = installation_of_file("two-leaders", BOTH_LEAD)
-    crds.apply(made.cluster, map(of_any_shape, crds.definitions((*crds.NAMES, *crds.OWN_NAMES))))
+    crds.apply(made.cluster, map(without_schema, crds.definitions((*crds.NAMES, *crds.OWN_NAMES))))
     return made
 
 
@@ -74,8 +75,8 @@ async def client(installation: Installation, connect: Callable[[LocalCluster], A
     return await connect(installation.cluster)
 
 
-async def played(stories: Mapping[str, Story], client: Client, names: Names) -> None:
-    """Play stories at once, each in a namespace of its own."""
+async def play(stories: Mapping[str, Story], client: Client, names: Names) -> None:
+    """Play stories concurrently, each in its own namespace."""
 
     async def alone(story: Story) -> None:
         async with fresh_namespace(client) as namespace:
@@ -87,8 +88,8 @@ async def played(stories: Mapping[str, Story], client: Client, names: Names) -> 
 # --- jobs -------------------------------------------------------------------------------------------
 
 
-def lived(case: KindCase) -> Story:
-    """A job that is started, stopped when its time is over, and deleted for that."""
+def job_story(case: KindCase) -> Story:
+    """A job is started, deactivated after its maximum execution time, and deleted."""
 
     async def story(stage: Stage) -> None:
         async with record_versions(stage) as workloads, record_versions(stage, case.resource) as jobs:
@@ -96,36 +97,36 @@ def lived(case: KindCase) -> Story:
             limit = {f"metadata.labels[{stage.names.max_exec_time}]": "1"}
             job, _ = await submit(stage, case, changes=limit)
             await stage.until(job.is_gone_for_good, what="its deletion", timeout=90.0)
-        await told(job)
+        await until_events(job)
         await until_idle(stage, case.queue(stage.names.group))
-        # A manager that has not observed the eviction may restart a job that the other just stopped, since
-        # no write to a job can depend on its Workload; a manager that observes it stops the job again.
+        # A manager that has not observed the eviction may restart a job that the other just stopped: a write
+        # to a job cannot depend on its Workload. A manager that observes the eviction stops the job again.
         assert 1 <= starts(jobs, case, stage.names) <= 2
         assert len({one["metadata"]["uid"] for one in workloads.versions}) == 1
-        course = workloads.condition_changes(job.name, ["QuotaReserved", "Evicted"])
-        assert [one[0] for one in course if one[1] == "True"] == ["QuotaReserved", "Evicted"], course
+        changes = workloads.condition_changes(job.name, ["QuotaReserved", "Evicted"])
+        assert [one[0] for one in changes if one[1] == "True"] == ["QuotaReserved", "Evicted"], changes
 
     return story
 
 
 def starts(jobs: Record, case: KindCase, names: Names) -> int:
-    """How often a job began to run, by all of its versions."""
+    """How often a job was started, by all of its versions."""
     suspended = [case.integration.is_suspended(one, names) for one in jobs.versions]
     return sum(before and not after for before, after in pairwise(suspended))
 
 
-async def told(job: PlayedJob) -> None:
-    """Wait for the events about a job's life."""
+async def until_events(job: PlayedJob) -> None:
+    """Wait for the events about the start and the deletion of a job."""
     stage, kind = job.stage, job.case.integration.kind
     await stage.until_event(kind, job.name, "Started", f"Admitted by clusterQueue {stage.own('cq')}")
     await stage.until_event(kind, job.name, "Deleted", "Deleted job: deactivation retention period expired")
 
 
-# --- pods, and what makes them ----------------------------------------------------------------------
+# --- pods and serving kinds --------------------------------------------------------------------------
 
 
-async def pods_lived(stage: Stage) -> None:
-    """Pods, alone and in a group, that are let go, and ended when their time is over."""
+async def pods_story(stage: Stage) -> None:
+    """Single pods and a group are started, and deleted after their maximum execution time."""
     await stage.queues()
     limit = {stage.names.max_exec_time: "1"}
     async with record_versions(stage) as workloads, record_versions(stage, PODS) as pods:
@@ -135,11 +136,11 @@ async def pods_lived(stage: Stage) -> None:
     await until_idle(stage)
     over = "WorkloadEvictedDueToDeactivatedDueToMaximumExecutionTimeExceeded"
     assert ends(pods) == dict.fromkeys(("alone", "g-0", "g-1"), (True, over))
-    assert made(workloads) == 2
+    assert object_count(workloads) == 2
 
 
 def ends(pods: Record) -> dict[str, tuple[bool, str]]:
-    """Whether pods had been let go when they were deleted, and why they were."""
+    """Whether pods had no gates when they were deleted, and the reason of their deletion."""
     found: dict[str, tuple[bool, str]] = {}
     for one in pods.versions:
         if "deletionTimestamp" in one["metadata"]:
@@ -148,13 +149,13 @@ def ends(pods: Record) -> dict[str, tuple[bool, str]]:
     return found
 
 
-def made(record: Record) -> int:
-    """How many objects there have been."""
+def object_count(record: Record) -> int:
+    """The number of objects that have existed."""
     return len({one["metadata"]["uid"] for one in record.versions})
 
 
-async def deployment_lived(stage: Stage) -> None:
-    """Pods of a Deployment, each with a Workload of its own; all go with it."""
+async def deployment_story(stage: Stage) -> None:
+    """Pods of a Deployment have a Workload each, and all are deleted with it."""
     await stage.queues()
     async with record_versions(stage) as workloads, record_versions(stage, PODS) as pods:
         await serve(stage, DEPLOYMENTS)
@@ -162,21 +163,21 @@ async def deployment_lived(stage: Stage) -> None:
         await scale(stage, DEPLOYMENTS, 3)
         await until_pods(stage, Pending=3)
         await until_gone(stage, DEPLOYMENTS)
-    assert (made(workloads), made(pods)) == (3, 3)
+    assert (object_count(workloads), object_count(pods)) == (3, 3)
 
 
-async def stateful_set_lived(stage: Stage) -> None:
-    """Pods of a StatefulSet, which have one Workload together."""
+async def stateful_set_story(stage: Stage) -> None:
+    """All pods of a StatefulSet have one Workload."""
     await stage.queues()
     async with record_versions(stage) as workloads, record_versions(stage, PODS) as pods:
         await serve(stage, STATEFUL_SETS, spec={"podManagementPolicy": "Parallel"})
         await until_pods(stage, Pending=2)
         await until_gone(stage, STATEFUL_SETS)
-    assert (made(workloads), made(pods)) == (1, 2)
+    assert (object_count(workloads), object_count(pods)) == (1, 2)
 
 
-async def leader_worker_set_lived(stage: Stage) -> None:
-    """Two groups of pods, of which one goes with its Workload, and the other with the whole."""
+async def leader_worker_set_story(stage: Stage) -> None:
+    """Two groups: one is deleted with its Workload, the other with the LeaderWorkerSet."""
     await stage.queues()
     named = {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
     groups = {"leaderTemplate": template(1), "workerTemplate": template(1), "size": 2}
@@ -192,11 +193,11 @@ async def leader_worker_set_lived(stage: Stage) -> None:
         for one in await pods_of(stage, "s-0"):
             await stage.client.delete(PODS, one["metadata"]["name"], stage.namespace)
         await until_gone(stage, LWS)
-    assert (made(workloads), made(pods)) == (2, 4)
+    assert (object_count(workloads), object_count(pods)) == (2, 4)
 
 
 async def until_gone(stage: Stage, resource: Resource) -> None:
-    """Delete the serving objects, and wait until pods are gone, finalizers removed and all is idle."""
+    """Delete the serving object, and wait until its pods are gone and both managers are idle."""
     await stage.client.delete(resource, "s", stage.namespace)
     await until_pods(stage)
     await until_idle(stage)
@@ -209,7 +210,7 @@ async def until_idle(stage: Stage, local_queue: str = "lq") -> None:
     """Wait until no queued object is left, and no manager overwrites another's writes."""
     kinds, seen = stage.kinds, list[list[str]]()
 
-    async def look() -> bool:
+    async def is_idle() -> bool:
         queues = [
             await stage.get(kinds.local_queues, local_queue),
             await stage.get(kinds.cluster_queues, stage.own("cq")),
@@ -221,30 +222,30 @@ async def until_idle(stage: Stage, local_queue: str = "lq") -> None:
         seen.append([one["metadata"]["resourceVersion"] for one in (*queues, *workloads)])
         return seen[-1:] == seen[-2:-1]
 
-    await stage.until(look, interval=0.5, what="both to be idle")
+    await stage.until(is_idle, interval=0.5, what="both to be idle")
 
 
 def counted(queue: dict[str, Any]) -> list[int]:
-    """How many workloads hold quota and are admitted, by a queue."""
+    """The numbers of reserving and admitted workloads that a queue reports."""
     return [queue["status"][f"{what}Workloads"] for what in ("reserving", "admitted")]
 
 
 async def test_two_leaders_create_one_workload_for_each_job_and_end_it_once(
     installation: Installation, client: Client, api_group: str
 ) -> None:
-    """One job of every kind that can be stopped, pods, and what makes pods: all at once."""
+    """One job of every kind that can be stopped, pods and serving objects, all concurrently."""
     names = names_for(api_group)
     cases = [load(kind, api_group) for kind in kinds_with_cases()]
-    stories: dict[str, Story] = {str(case): lived(case) for case in cases if "stop" not in case.cannot}
+    stories: dict[str, Story] = {str(case): job_story(case) for case in cases if "stop" not in case.cannot}
     stories |= {
-        "pods": pods_lived,
-        "Deployment": deployment_lived,
-        "StatefulSet": stateful_set_lived,
-        "LeaderWorkerSet": leader_worker_set_lived,
+        "pods": pods_story,
+        "Deployment": deployment_story,
+        "StatefulSet": stateful_set_story,
+        "LeaderWorkerSet": leader_worker_set_story,
     }
     await asyncio.to_thread(installation.start, ("manager",), replica=1)
     try:
-        await played(stories, client, names)
+        await play(stories, client, names)
         logs = [installation.log("manager", replica=one).read_text() for one in range(2)]
         assert all('"event":"started leading"' in log for log in logs)
     finally:
@@ -257,23 +258,23 @@ async def test_two_leaders_create_one_workload_for_each_job_and_end_it_once(
 @asynccontextmanager
 async def without_webhooks(client: Client) -> AsyncGenerator[None]:
     """Disable all webhooks for created and changed objects within a block."""
-    taken = [
+    removed = [
         (kind, one)
         for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         for one in (await client.list(kind))[0]
     ]
-    for kind, one in taken:
+    for kind, one in removed:
         await client.delete(kind, one["metadata"]["name"])
     try:
         yield
     finally:
-        for kind, one in taken:
+        for kind, one in removed:
             metadata = {key: one["metadata"][key] for key in ("name", "labels", "annotations")}
             await client.create(kind, {**one, "metadata": metadata})
 
 
-def not_held(case: KindCase) -> Story:
-    """A job that is created as one that runs, and stopped until it is admitted."""
+def unsuspended_job_story(case: KindCase) -> Story:
+    """A job that is created unsuspended is stopped until it is admitted."""
 
     async def story(stage: Stage) -> None:
         await open_queues(stage, case)
@@ -292,14 +293,14 @@ def not_held(case: KindCase) -> Story:
 UNKNOWN: Final = "Missing Workload; unable to restore pod templates"
 
 
-async def pods_not_held(stage: Stage) -> None:
+async def ungated_pods_story(stage: Stage) -> None:
     """Pods without the managed label are not queued, whatever queue they name."""
     await stage.closed_queue()
     created = await pod(stage, "p", queue="closed")
     await serve(stage, DEPLOYMENTS, replicas=1, labels={stage.names.queue_name: "closed"})
     await until_pods(stage, Pending=1)
     assert gates(created) == []
-    # Where our controllers did look at them, they have by now.
+    # By the time that a later job runs, the controllers would have handled the pods.
     await stage.queues()
     await stage.job(suspend=True)
     await stage.until_running()
@@ -313,7 +314,9 @@ async def test_job_created_without_webhooks_is_stopped_until_it_is_admitted(
 ) -> None:
     names = names_for(api_group)
     cases = [load(kind, api_group) for kind in kinds_with_cases()]
-    stories: dict[str, Story] = {str(case): not_held(case) for case in cases if "stop" not in case.cannot}
-    stories["pods"] = pods_not_held
+    stories: dict[str, Story] = {
+        str(case): unsuspended_job_story(case) for case in cases if "stop" not in case.cannot
+    }
+    stories["pods"] = ungated_pods_story
     async with without_webhooks(client):
-        await played(stories, client, names)
+        await play(stories, client, names)

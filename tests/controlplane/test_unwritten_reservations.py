@@ -1,4 +1,4 @@
-"""A webhook of another program that fails for some Workloads delays no others."""
+"""A webhook of another program that fails for some Workloads does not delay others."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from tests.controlplane.recording import record_versions, sum_of_series
 from tests.controlplane.stage import Stage, condition_of, owner_of
 
 WAITING: Final = 66
-"""How many jobs wait: more than the reservations of which requests may be on their way at the same time."""
+"""The number of waiting jobs: more than the reservations that are written at the same time."""
 UNSERVED: Final = "https://127.0.0.1:9/"
 WEBHOOK: Final = "unserved.example.com"
 PROBE: Final = "probe"
@@ -26,7 +26,7 @@ RESERVES: Final = "object.status.conditions.exists(c, c.type == 'QuotaReserved' 
 
 @asynccontextmanager
 async def failing_webhook(stage: Stage, selects: str) -> AsyncGenerator[None]:
-    """A webhook that no process serves is asked about those Workload statuses of a stage that CEL selects."""
+    """Register a webhook without server for Workload statuses of a stage that a CEL expression selects."""
     name = f"unserved-{stage.namespace}"
     rule = {
         "apiGroups": [stage.names.group],
@@ -70,19 +70,19 @@ async def failing_webhook(stage: Stage, selects: str) -> AsyncGenerator[None]:
         return False
 
     try:
-        await eventually(fails, what="the API server asks the webhook")
+        await eventually(fails, what="the API server to call the webhook")
         yield
     finally:
         await stage.client.delete(VALIDATING_WEBHOOKS, name)
 
 
 async def conditions(stage: Stage, type_: str) -> dict[str, tuple[str, str, str]]:
-    """Status, reason and message of a condition of each Job's Workload; empty without it."""
+    """Status, reason and message of a condition of each Job's Workload; empty if it does not exist."""
     items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
     return {owner_of(one): condition_of(one, type_) or ("", "", "") for one in items if owner_of(one)}
 
 
-async def unwritten(stage: Stage) -> set[str]:
+async def workloads_with_failed_write(stage: Stage) -> set[str]:
     """The names of the Workloads with an event which says that the webhook fails."""
     events, _ = await stage.client.list(EVENTS, stage.namespace)
     begin = f"The reservation in ClusterQueue {stage.own('cq')} could not be written"
@@ -101,13 +101,13 @@ async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reserva
     await asyncio.gather(stage.queues(cpu=WAITING), other_stage.queues(cpu=1))
 
     async def all_reported() -> bool:
-        assert len(await unwritten(stage)) == WAITING
+        assert len(await workloads_with_failed_write(stage)) == WAITING
         return True
 
     async def other_admitted() -> bool:
         return (await conditions(other_stage, "Admitted"))["j"][0] == "True"
 
-    async def stated() -> bool:
+    async def conditions_name_webhook() -> bool:
         found = await conditions(stage, "QuotaReserved")
         assert {reason for _, reason, _ in found.values()} == {"PendingEvaluation"}
         assert all(WEBHOOK in message for _, _, message in found.values())
@@ -128,12 +128,14 @@ async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reserva
                 counted = await sum_of_series(admitq_running, "unwritten_decisions", decision="reservation")
                 assert counted >= WAITING
             else:
-                await eventually(stated, what="every Workload has a condition that names the webhook")
-            reserved = [said for job in jobs for said in record.condition_changes(job, ["QuotaReserved"])]
-            assert not any(said[1] == "True" for said in reserved)
+                await eventually(
+                    conditions_name_webhook, what="every Workload has a condition that names the webhook"
+                )
+            changes = [change for job in jobs for change in record.condition_changes(job, ["QuotaReserved"])]
+            assert not any(change[1] == "True" for change in changes)
         await eventually(all_admitted, timeout=90, interval=1, what="all jobs are admitted")
         for job in jobs:
-            times = sum(said[1] == "True" for said in record.condition_changes(job, ["QuotaReserved"]))
+            times = sum(change[1] == "True" for change in record.condition_changes(job, ["QuotaReserved"]))
             assert times <= 1, f"quota was reserved {times} times for {job}"
 
 
@@ -143,7 +145,7 @@ async def test_cluster_queue_admits_other_jobs_while_a_webhook_fails_for_its_fir
     await stage.queues(cpu=1, queueingStrategy="StrictFIFO")
     selects = f"{RESERVES} && object.metadata.ownerReferences.exists(o, o.name == 'first')"
 
-    async def stated() -> bool:
+    async def conditions_name_webhook() -> bool:
         status, reason, message = (await conditions(stage, "QuotaReserved"))["first"]
         assert (status, reason) == ("False", "PendingEvaluation")
         assert WEBHOOK in message
@@ -160,7 +162,7 @@ async def test_cluster_queue_admits_other_jobs_while_a_webhook_fails_for_its_fir
 
     async with failing_webhook(stage, selects):
         await stage.job("first", managedBy="example.com/played")
-        await eventually(stated, what="the first has a condition that names the webhook")
+        await eventually(conditions_name_webhook, what="the first has a condition that names the webhook")
         await stage.job("second", managedBy="example.com/played")
         await eventually(second_admitted, what="the second is admitted")
     await stage.client.delete(JOBS, "second", stage.namespace)

@@ -1,4 +1,4 @@
-"""v1beta1 beside v1beta2: the shipped definitions, converted by the shipped webhooks."""
+"""v1beta1 beside v1beta2: the CRDs of the chart, converted by the webhooks of the chart."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def resource(kind: str, version: str) -> Resource:
 
 
 def holds(found: Any, expected: Any) -> bool:
-    """Whether an object has everything that is expected of it; it may have more, such as defaults."""
+    """Whether an object has all expected fields; it may have more, such as defaults."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and all(
             key in found and holds(found[key], value) for key, value in expected.items()
@@ -49,8 +49,8 @@ def holds(found: Any, expected: Any) -> bool:
     return found == expected
 
 
-class Stored:
-    """One object, seen in both versions."""
+class StoredObject:
+    """One object that is read and written in both versions."""
 
     def __init__(self, client: Client, kind: str, name: str) -> None:
         self.client = client
@@ -63,7 +63,7 @@ class Stored:
         return {"apiVersion": version.api_version, "kind": version.kind, "metadata": metadata, **content}
 
     async def write(self, version: Resource, content: dict[str, Any]) -> dict[str, Any]:
-        """Create it, its status too, all in one version."""
+        """Create the object with its status in one version."""
         written = await self.client.create(version, self.object(version, content))
         if "status" in content:
             return await self.patch(version, {"status": content["status"]}, "status")
@@ -86,26 +86,26 @@ async def test_v1beta1_and_v1beta2_of_every_kind_are_served_and_converted(
     client = await connect(cluster)
     installation = Installation(cluster)
     installation.install(api_group=COMPAT_GROUP)
-    await definitions_precede_the_webhook(client, installation)
+    await crds_are_served_before_the_webhook_starts(client, installation)
     for number, case in enumerate(CASES):
-        await is_one_object_in_both_versions(client, f"case-{number}", case)
-    await a_manifest_is_applied_again(client)
-    await what_is_read_can_be_applied(client, cluster)
-    await controllers_of_both_versions_write_one_status(client)
-    await refusals_have_their_class(client)
-    await rules_of_the_older_version_hold(client)
-    await a_watch_shows_the_older_version(client)
-    await malformed_items_do_not_spoil_a_list(client)
-    await conversion_outlives_an_upgrade(client, installation)
-    await objects_that_are_stored_in_the_older_version_are_no_obstacle(client, installation)
+        await object_is_equal_in_both_versions(client, f"case-{number}", case)
+    await older_manifest_is_applied_server_side(client)
+    await older_manifest_that_was_read_is_applied_client_side(client, cluster)
+    await status_is_applied_in_both_versions(client)
+    await rejections_have_their_status_code(client)
+    await validation_rules_of_the_older_version_apply(client)
+    await watch_delivers_the_older_version(client)
+    await object_that_cannot_be_converted_completely_is_listed(client)
+    await conversion_works_after_an_upgrade(client, installation)
+    await object_stored_in_the_older_version_is_read(client, installation)
 
 
-async def definitions_precede_the_webhook(client: Client, installation: Installation) -> None:
-    first = Stored(client, "WorkloadPriorityClass", "first-of-all")
+async def crds_are_served_before_the_webhook_starts(client: Client, installation: Installation) -> None:
+    first = StoredObject(client, "WorkloadPriorityClass", "first-of-all")
     written = first.object(first.newer, {"value": 1})
     await eventually(
         lambda: client.apply(first.newer, written, field_manager="early"),
-        what="the stored version needs no webhook",
+        what="the stored version to be served without webhook",
     )
     with pytest.raises(ApiError, match="conversion webhook"):
         await first.read(first.older)
@@ -113,58 +113,58 @@ async def definitions_precede_the_webhook(client: Client, installation: Installa
     assert (await eventually(lambda: first.read(first.older)))["value"] == 1
 
 
-async def is_one_object_in_both_versions(client: Client, name: str, case: dict[str, Any]) -> None:
-    one, says = Stored(client, case["kind"], name), case["it"]
+async def object_is_equal_in_both_versions(client: Client, name: str, case: dict[str, Any]) -> None:
+    one, description = StoredObject(client, case["kind"], name), case["it"]
     if "older" in case:
         await one.write(one.older, case["older"])
     else:
         await one.write(one.newer, case["newer"])
     found, read = await one.read(one.newer), await one.read(one.older)
-    assert holds(found, case["newer"]), (says, found)
-    assert holds(read, case.get("read", case.get("older"))), (says, read)
-    # What cannot be said in the older version outlives a write there, and what is written by it is in both.
-    await one.patch(one.older, {"metadata": {"labels": {"older": "was-here"}}})
-    await one.patch(one.newer, {"metadata": {"labels": {"newer": "was-here"}}})
+    assert holds(found, case["newer"]), (description, found)
+    assert holds(read, case.get("read", case.get("older"))), (description, read)
+    # A write in the older version keeps fields that only the newer version has, and is visible in both.
+    await one.patch(one.older, {"metadata": {"labels": {"older": "written"}}})
+    await one.patch(one.newer, {"metadata": {"labels": {"newer": "written"}}})
     after = await one.read(one.newer)
-    assert holds(after, case["newer"]), (says, after)
+    assert holds(after, case["newer"]), (description, after)
     assert set(after["metadata"]["labels"]) == {"older", "newer"}
     assert (await one.read(one.older))["metadata"]["labels"] == after["metadata"]["labels"]
-    assert after["metadata"].get("generation") == found["metadata"].get("generation"), says
-    assert NAMES.other_version not in after["metadata"].get("annotations", {}), says
+    assert after["metadata"].get("generation") == found["metadata"].get("generation"), description
+    assert NAMES.other_version not in after["metadata"].get("annotations", {}), description
 
 
 POLICY: Final = {"migration": {"mode": "RetainFirstAdmission"}}
 
 
-async def a_manifest_is_applied_again(client: Client) -> None:
-    """On the server's side, while others write what the older version has no field for."""
-    queue = Stored(client, "ClusterQueue", "applied")
-    words = {"cohort": "team", "flavorFungibility": {"whenCanBorrow": "Borrow"}}
+async def older_manifest_is_applied_server_side(client: Client) -> None:
+    """Another program writes a field that only the newer version has; server-side apply keeps it."""
+    queue = StoredObject(client, "ClusterQueue", "applied")
+    manifest = {"cohort": "team", "flavorFungibility": {"whenCanBorrow": "Borrow"}}
     for names in (["one", "two"], ["one", "two"], ["one"], ["one", "three"]):
-        found = await applied(queue, {**words, "admissionChecks": names})
+        found = await applied(queue, {**manifest, "admissionChecks": names})
         listed = [{"name": name} for name in names]
         assert found["spec"]["admissionChecksStrategy"] == {"admissionChecks": listed}
         await queue.patch(queue.newer, {"spec": {"concurrentAdmissionPolicy": POLICY}})
-    # What is read back as it was written is not even written again.
+    # An apply without changes is not stored.
     first, found = [await applied(queue, {"cohort": "team"}) for _ in range(2)]
     assert found == first
     assert holds(found["spec"], {"cohortName": "team", "concurrentAdmissionPolicy": POLICY})
     assert NAMES.other_version not in found["metadata"].get("annotations", {})
-    # Defaults are those of the stored version, and hooks saw the object on its way.
+    # Defaults are those of the stored version, and the mutating webhooks were called.
     assert found["spec"]["queueingStrategy"] == "BestEffortFIFO"
     assert (await queue.read(queue.older))["metadata"]["finalizers"] == [NAMES.finalizer]
 
 
-async def applied(queue: Stored, spec: dict[str, Any]) -> dict[str, Any]:
+async def applied(queue: StoredObject, spec: dict[str, Any]) -> dict[str, Any]:
     """Apply in the older version and read in the newer."""
     manifest = queue.object(queue.older, {"spec": spec})
     await queue.client.apply(queue.older, manifest, field_manager="team", force=False)
     return await queue.read(queue.newer)
 
 
-async def what_is_read_can_be_applied(client: Client, cluster: LocalCluster) -> None:
-    """On the client's side: a file, and what was read of it in the older version, which carries a field."""
-    queue = Stored(client, "ClusterQueue", "from-a-file")
+async def older_manifest_that_was_read_is_applied_client_side(client: Client, cluster: LocalCluster) -> None:
+    """`kubectl apply` accepts a file, and an object that was read with the annotation of the conversion."""
+    queue = StoredObject(client, "ClusterQueue", "from-a-file")
     written = json.dumps(queue.object(queue.older, {"spec": {"cohort": "team"}}))
     await kubectl(cluster, "apply", "--filename=-", given=written)
     await queue.patch(queue.newer, {"spec": {"concurrentAdmissionPolicy": POLICY}})
@@ -175,7 +175,7 @@ async def what_is_read_can_be_applied(client: Client, cluster: LocalCluster) -> 
     read["metadata"] = {"name": queue.name, "annotations": carried}
     await kubectl(cluster, "apply", "--filename=-", given=json.dumps(read))
     assert (await queue.read(queue.newer))["spec"]["concurrentAdmissionPolicy"] == POLICY
-    # A file without the annotation that the one before it had takes away what that carried.
+    # A file without the annotation removes the field that the annotation carried.
     await kubectl(cluster, "apply", "--filename=-", given=written.replace("team", "others"))
     found = await queue.read(queue.newer)
     assert found["spec"]["cohortName"] == "others"
@@ -192,13 +192,13 @@ async def kubectl(cluster: LocalCluster, *arguments: str, given: str = "") -> st
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    said, complained = await process.communicate(given.encode())
-    assert process.returncode == 0, complained.decode()
-    return said.decode()
+    output, errors = await process.communicate(given.encode())
+    assert process.returncode == 0, errors.decode()
+    return output.decode()
 
 
-async def controllers_of_both_versions_write_one_status(client: Client) -> None:
-    workload = Stored(client, "Workload", workload_cases()[1])
+async def status_is_applied_in_both_versions(client: Client) -> None:
+    workload = StoredObject(client, "Workload", workload_cases()[1])
     at = "2026-01-01T00:00:00Z"
     check = {"name": "check", "state": "Pending", "lastTransitionTime": at, "message": ""}
     ready = {
@@ -232,7 +232,7 @@ async def controllers_of_both_versions_write_one_status(client: Client) -> None:
 
 
 def workload_cases() -> list[str]:
-    """The names of the Workloads that were written in the older version: of ours, and of the other class."""
+    """The names of the two Workloads that were written in the older version."""
     return [
         f"case-{number}"
         for number, case in enumerate(CASES)
@@ -240,8 +240,8 @@ def workload_cases() -> list[str]:
     ]
 
 
-async def refusals_have_their_class(client: Client) -> None:
-    queue = Stored(client, "ClusterQueue", "refused")
+async def rejections_have_their_status_code(client: Client) -> None:
+    queue = StoredObject(client, "ClusterQueue", "refused")
 
     def quota(**limits: str) -> dict[str, Any]:
         resources = [{"name": "cpu", "nominalQuota": "1", **limits}]
@@ -251,47 +251,53 @@ async def refusals_have_their_class(client: Client) -> None:
             ]
         }
 
-    refused: list[tuple[dict[str, Any], str, str]] = [
+    rejected: list[tuple[dict[str, Any], str, str]] = [
         (quota(borrowingLimit="1"), "is_invalid", "borrowingLimit must be nil when cohort is empty"),
         ({"flavorFungibility": {"whenCanBorrow": "Preempt"}}, "is_invalid", "whenCanBorrow"),
         ({"admissionChecks": "one"}, "is_invalid", "admissionChecks"),
-        # Of a webhook of the stored version: the older one is intercepted too.
+        # Webhooks of the stored version are called for the older version, too.
         ({"cohort": "team", **quota(lendingLimit="2")}, "is_forbidden", "lendingLimit"),
     ]
-    for spec, kind, says in refused:
-        with pytest.raises(ApiError, match=says) as caught:
+    for spec, kind, message in rejected:
+        with pytest.raises(ApiError, match=message) as caught:
             await client.create(queue.older, queue.object(queue.older, {"spec": spec}))
         assert getattr(caught.value, kind), (spec, caught.value)
 
 
-async def rules_of_the_older_version_hold(client: Client) -> None:
-    """Of Workloads with quota: the class may change if it is a WorkloadPriorityClass, what it is may not."""
-    ours, theirs = (Stored(client, "Workload", name) for name in workload_cases())
-    refused: list[tuple[Stored, dict[str, Any], str]] = [
+async def validation_rules_of_the_older_version_apply(client: Client) -> None:
+    """A Workload with quota may change its WorkloadPriorityClass; a PriorityClass is immutable."""
+    with_workload_class, with_pod_class = (
+        StoredObject(client, "Workload", name) for name in workload_cases()
+    )
+    rejected: list[tuple[StoredObject, dict[str, Any], str]] = [
         (
-            ours,
+            with_workload_class,
             {"priorityClassSource": "scheduling.k8s.io/priorityclass"},
             "priorityClassSource is immutable",
         ),
-        (theirs, {"priorityClassSource": ""}, "priorityClassSource is immutable"),
-        (theirs, {"priorityClassName": "third"}, "priorityClassName is immutable"),
-        (ours, {"priorityClassName": None}, "priorityClassName is immutable"),
-        (theirs, {"priority": None}, "priority must be set when priorityClassName is set"),
-        (ours, {"queueName": "other"}, "queueName is immutable"),
-        (ours, {"priorityClassSource": "unheard-of"}, "Unsupported value"),
+        (with_pod_class, {"priorityClassSource": ""}, "priorityClassSource is immutable"),
+        (with_pod_class, {"priorityClassName": "third"}, "priorityClassName is immutable"),
+        (with_workload_class, {"priorityClassName": None}, "priorityClassName is immutable"),
+        (with_pod_class, {"priority": None}, "priority must be set when priorityClassName is set"),
+        (with_workload_class, {"queueName": "other"}, "queueName is immutable"),
+        (with_workload_class, {"priorityClassSource": "unheard-of"}, "Unsupported value"),
     ]
-    for workload, spec, says in refused:
-        with pytest.raises(ApiError, match=says) as caught:
+    for workload, spec, message in rejected:
+        with pytest.raises(ApiError, match=message) as caught:
             await workload.patch(workload.older, {"spec": spec})
         assert caught.value.is_invalid, (spec, caught.value)
-    await ours.patch(ours.older, {"spec": {"priorityClassName": "third"}})
-    assert (await ours.read(ours.newer))["spec"]["priorityClassRef"]["name"] == "third"
+    await with_workload_class.patch(with_workload_class.older, {"spec": {"priorityClassName": "third"}})
+    assert (await with_workload_class.read(with_workload_class.newer))["spec"]["priorityClassRef"][
+        "name"
+    ] == "third"
     for active in (False, True):
-        assert (await theirs.patch(theirs.older, {"spec": {"active": active}}))["spec"]["active"] is active
+        assert (await with_pod_class.patch(with_pod_class.older, {"spec": {"active": active}}))["spec"][
+            "active"
+        ] is active
 
 
-async def a_watch_shows_the_older_version(client: Client) -> None:
-    queue = Stored(client, "ClusterQueue", "applied")
+async def watch_delivers_the_older_version(client: Client) -> None:
+    queue = StoredObject(client, "ClusterQueue", "applied")
     before = await queue.read(queue.older)
     version = before["metadata"]["resourceVersion"]
     await queue.patch(queue.newer, {"spec": {"cohortName": "others"}})
@@ -304,9 +310,9 @@ async def a_watch_shows_the_older_version(client: Client) -> None:
     await watch.aclose()
 
 
-async def malformed_items_do_not_spoil_a_list(client: Client) -> None:
-    """Not even by as many annotations as there may be, with which there is no room for one more."""
-    workload = Stored(client, "Workload", "large")
+async def object_that_cannot_be_converted_completely_is_listed(client: Client) -> None:
+    """An object with the maximum size of annotations has no room for the annotation of the conversion."""
+    workload = StoredObject(client, "Workload", "large")
     (case,) = [case for case in CASES if "topology of slices" in case["it"]]
     written = workload.object(workload.newer, case["newer"])
     written["metadata"]["annotations"] = {"example.com/large": "x" * (256 * 1024 - len("example.com/large"))}
@@ -316,67 +322,65 @@ async def malformed_items_do_not_spoil_a_list(client: Client) -> None:
     await client.delete(workload.newer, "large", NAMESPACE)
 
 
-async def conversion_outlives_an_upgrade(client: Client, installation: Installation) -> None:
+async def conversion_works_after_an_upgrade(client: Client, installation: Installation) -> None:
     name = NAMES.crd_name("clusterqueues")
 
-    async def trusted() -> str:
+    async def ca_bundle() -> str:
         definition = await client.get(CRDS, name)
         return definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
 
-    before = await trusted()
+    before = await ca_bundle()
     installation.install(api_group=COMPAT_GROUP, values={"commonLabels": {"upgraded": "yes"}})
     assert (await client.get(CRDS, name))["metadata"]["labels"]["upgraded"] == "yes"
-    assert await trusted() == before
-    # If it had been removed, the process would write it again.
-    queue = Stored(client, "ClusterQueue", "applied")
+    assert await ca_bundle() == before
+    # The process would also write a removed CA bundle again.
+    queue = StoredObject(client, "ClusterQueue", "applied")
     assert (await queue.read(queue.older))["spec"]["cohort"] == "others"
 
 
-async def objects_that_are_stored_in_the_older_version_are_no_obstacle(
-    client: Client, installation: Installation
-) -> None:
-    """The webhooks read queues before they are ready, and must convert those themselves."""
-    queue = Stored(client, "LocalQueue", "stored-long-ago")
+async def object_stored_in_the_older_version_is_read(client: Client, installation: Installation) -> None:
+    """The webhooks read queues before they are ready: they must convert these objects themselves."""
+    queue = StoredObject(client, "LocalQueue", "stored-long-ago")
     name = NAMES.crd_name("localqueues")
     definition = await client.get(CRDS, name)
 
-    async def stored_as(version: str) -> None:
+    async def set_storage_version(version: str) -> None:
         steps = [
             {"op": "replace", "path": f"/spec/versions/{place}/storage", "value": one["name"] == version}
             for place, one in enumerate(definition["spec"]["versions"])
         ]
         await client.json_patch(CRDS, name, steps)
 
-    await stored_as("v1beta1")
+    await set_storage_version("v1beta1")
     installation.stop(("webhook",))
-    # Without a converter it is accepted once the API server stores it unchanged.
+    # Without webhook, the write succeeds once the API server stores the older version.
     written = {"spec": {"clusterQueue": "applied"}}
     await eventually(lambda: queue.write(queue.older, written), what="v1beta1 is stored")
-    await stored_as("v1beta2")
+    await set_storage_version("v1beta2")
     with pytest.raises(ApiError, match="conversion webhook"):
         await queue.read(queue.newer)
-    await what_is_stored_needs_no_webhook(client)
+    await newer_version_is_served_without_the_webhook(client)
     installation.start()
-    found = await eventually(lambda: _with_status(queue), what="the manager works with it")
+    found = await eventually(lambda: _with_status(queue), what="the manager to write the status")
     assert found["spec"]["clusterQueue"] == "applied"
 
 
-async def what_is_stored_needs_no_webhook(client: Client) -> None:
-    queue = Stored(client, "LocalQueue", "stored")
+async def newer_version_is_served_without_the_webhook(client: Client) -> None:
+    queue = StoredObject(client, "LocalQueue", "stored")
     written = {"spec": {"clusterQueue": "applied"}}
     await eventually(lambda: queue.write(queue.newer, written), what="v1beta2 is stored")
     await queue.patch(queue.newer, {"spec": {"stopPolicy": "Hold"}})
     assert (await queue.read(queue.newer))["spec"]["stopPolicy"] == "Hold"
     with pytest.raises(ApiError, match="conversion webhook"):
         await queue.read(queue.older)
-    # The API server compares the fields of an apply in the older version there.
+    # For this object, the API server compares the fields of an apply in the older version.
     (number,) = [number for number, case in enumerate(CASES) if case["kind"] == "WorkloadPriorityClass"]
-    priority = Stored(client, "WorkloadPriorityClass", f"case-{number}")
+    priority = StoredObject(client, "WorkloadPriorityClass", f"case-{number}")
     applied = priority.object(priority.newer, {"value": 8})
     with pytest.raises(ApiError, match="conversion webhook"):
         await client.apply(priority.newer, applied, field_manager="later")
 
 
-async def _with_status(queue: Stored) -> dict[str, Any]:
+async def _with_status(queue: StoredObject) -> dict[str, Any]:
     found = await queue.read(queue.newer)
     return found if found.get("status", {}).get("conditions") else {}

@@ -1,8 +1,8 @@
-"""The stories of the semantics: what is written in the life of a job, write by write, and what is told of it.
+"""Stories of the semantics: all writes and events about a job, in order.
 
-Each story has its ClusterQueue, its LocalQueue and its Job of one name, and all are told at once. The one of
-pods that do not get ready in time is in test_policies.py, for it takes a configuration of its own; the one of
-a manager that is restarted in test_installation.py, because no other may run beside it.
+Each story has a ClusterQueue, a LocalQueue and a Job of one name. All stories run concurrently. Two stories
+are in other modules: pods that do not become ready in test_policies.py, which needs another configuration,
+and a restarted manager in test_installation.py, which needs its own cluster.
 """
 
 from typing import Any
@@ -41,17 +41,17 @@ async def test_writes_and_events_of_job_stories_occur_in_the_prescribed_order(st
     await stage.active_check("check")
     async with written(stage) as writes:
         await run_concurrently(
-            plain=_a_job_without_checks(stage, writes),
-            checked=_a_job_with_a_check(stage, writes),
-            preempted=_a_preemption(stage, writes),
-            drained=_a_queue_is_drained(stage, writes),
-            rejected=_a_check_is_rejected(stage, writes),
-            deleted=_a_cluster_queue_is_deleted(stage, writes),
+            plain=_job_without_checks(stage, writes),
+            checked=_job_with_a_check(stage, writes),
+            preempted=_preemption(stage, writes),
+            drained=_drained_queue(stage, writes),
+            rejected=_rejected_check(stage, writes),
+            deleted=_deleted_cluster_queue(stage, writes),
         )
 
 
 async def _queues(stage: Stage, name: str, **spec: Any) -> None:
-    """A ClusterQueue that admits, and then a LocalQueue of its name."""
+    """Create a ClusterQueue and a LocalQueue of its name, and wait until each is active."""
     kinds = stage.kinds
     await stage.cluster_queue(name, **spec)
     await stage.until_active(kinds.cluster_queues, stage.own(name))
@@ -59,13 +59,13 @@ async def _queues(stage: Stage, name: str, **spec: Any) -> None:
     await stage.until_active(kinds.local_queues, name)
 
 
-def _made(*names: str) -> list[str]:
-    """What is written until the queues of these names admit."""
+def _queues_created(*names: str) -> list[str]:
+    """The writes until the queues of these names are active."""
     return [
-        f"~{kind} {name}: {said}"
+        f"~{kind} {name}: {change}"
         for name in names
         for kind in ("ClusterQueue", "LocalQueue")
-        for said in ("made; finalizer" if kind == "ClusterQueue" else "made", READY[kind])
+        for change in ("made; finalizer" if kind == "ClusterQueue" else "made", READY[kind])
     ]
 
 
@@ -74,7 +74,7 @@ def _reserved(stage: Stage, queue: str) -> str:
 
 
 def _admitted(stage: Stage, name: str) -> list[list[str]]:
-    """What is written from the reservation to pods that are ready, where no check is asked for."""
+    """The writes from the reservation to ready pods, without checks."""
     return [
         [f"Workload {name}: admission; {_reserved(stage, name)}; {ADMITTED}; {NOT_READY}"],
         [f"Job {name}: {STARTS}"],
@@ -83,13 +83,13 @@ def _admitted(stage: Stage, name: str) -> list[list[str]]:
 
 
 def _stopped(name: str, message: str, *, requeued: bool, reason: str) -> list[list[str]]:
-    """What is written from the stop of an evicted Job that was running until it may be queued again."""
-    ends = released(name, message, requeued=requeued, reason=reason, ready=True)
-    return [*stopped(name, given=TAKEN_BACK), *ends]
+    """The writes from the stop of an evicted running Job until it is requeued."""
+    release = released(name, message, requeued=requeued, reason=reason, ready=True)
+    return [*stopped(name, given=TAKEN_BACK), *release]
 
 
-async def _told(stage: Stage, name: str) -> dict[str, str]:
-    """What events of the life of a Job say, by their reasons."""
+async def _events(stage: Stage, name: str) -> dict[str, str]:
+    """The expected events about a Job, by their kind."""
     workload = await stage.workload(name)
     key, queue = f"{stage.namespace}/{workload['metadata']['name']}", stage.own(name)
     return {
@@ -103,22 +103,22 @@ async def _told(stage: Stage, name: str) -> dict[str, str]:
     }
 
 
-async def _a_job_without_checks(stage: Stage, writes: Writes) -> None:
-    """One write reserves and admits; the Job starts after it and ends; what it held is given back."""
+async def _job_without_checks(stage: Stage, writes: Writes) -> None:
+    """One write reserves quota and admits. Then the Job starts and ends, and its quota is released."""
     await _queues(stage, "plain")
     await stage.job("plain", queue="plain")
     await stage.until_condition("PodsReady", "Started", "plain")
     await succeed_pods(stage, "plain")
     await stage.until_finished("plain")
-    told = await _told(stage, "plain")
+    expected = await _events(stage, "plain")
     steps = [
-        _made("plain"),
+        _queues_created("plain"),
         *queued("plain"),
         *_admitted(stage, "plain"),
         ["Workload plain: Finished=True Succeeded Reached expected number of succeeded pods"],
         ["Workload plain: finalizer removed"],
     ]
-    events = [told[one] for one in ("created", "reserved", "admitted", "started", "finished")]
+    events = [expected[one] for one in ("created", "reserved", "admitted", "started", "finished")]
     await writes.until(Story(steps, {"plain": events}))
 
 
@@ -133,14 +133,14 @@ async def _until_checked(stage: Stage, name: str) -> None:
 
 
 async def _set_check(stage: Stage, name: str, state: str, message: str) -> None:
-    """State this of a Workload's one check, as the check's controller would."""
+    """Set the state of a Workload's only check, as the check's controller would."""
 
-    def stated(status: dict[str, Any]) -> None:
+    def set_state(status: dict[str, Any]) -> None:
         [check] = status["admissionChecks"]
         status["admissionChecks"] = [{**check, "state": state, "message": message}]
 
     workload = (await stage.workload(name))["metadata"]["name"]
-    await stage.apply_transition(workload, lambda change: stated(change.status))
+    await stage.apply_transition(workload, lambda change: set_state(change.status))
 
 
 def _with_check(stage: Stage) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _with_check(stage: Stage) -> dict[str, Any]:
 
 
 def _checked(stage: Stage, name: str) -> list[list[str]]:
-    """What is written from the coming of a Job until it has quota and waits for its check."""
+    """The writes from the creation of a Job until it has quota and waits for its check."""
     return [
         *queued(name),
         [
@@ -158,19 +158,19 @@ def _checked(stage: Stage, name: str) -> list[list[str]]:
     ]
 
 
-async def _a_job_with_a_check(stage: Stage, writes: Writes) -> None:
-    """Quota is reserved first; what a check that is Pending says is told of the Job; Ready admits."""
+async def _job_with_a_check(stage: Stage, writes: Writes) -> None:
+    """Quota is reserved, a Pending check has an event on the Job, and a Ready check admits."""
     await _queues(stage, "checked", **_with_check(stage))
     await stage.job("checked", queue="checked")
     await _until_checked(stage, "checked")
     await _set_check(stage, "checked", "Pending", "soon")
-    said = ("UpdatedAdmissionCheck", f"{stage.own('check')}: soon")
-    await stage.until_event("Job", "checked", *said)
+    event = ("UpdatedAdmissionCheck", f"{stage.own('check')}: soon")
+    await stage.until_event("Job", "checked", *event)
     await _set_check(stage, "checked", "Ready", "here")
     await stage.until_condition("PodsReady", "Started", "checked")
-    told = await _told(stage, "checked")
+    expected = await _events(stage, "checked")
     steps = [
-        _made("checked"),
+        _queues_created("checked"),
         *_checked(stage, "checked"),
         ["Workload checked: check Pending soon"],
         ["Workload checked: check Ready here"],
@@ -178,13 +178,13 @@ async def _a_job_with_a_check(stage: Stage, writes: Writes) -> None:
         [f"Job checked: {STARTS}"],
         [f"Workload checked: {PODS_READY}"],
     ]
-    events = [told["created"], told["reserved"], f"Job checked: Normal {' '.join(said)}"]
-    events += [told["admitted"], told["started"]]
+    events = [expected["created"], expected["reserved"], f"Job checked: Normal {' '.join(event)}"]
+    events += [expected["admitted"], expected["started"]]
     await writes.until(Story(steps, {"checked": events}))
 
 
-async def _a_preemption(stage: Stage, writes: Writes) -> None:
-    """The victim is told, stopped and gives its quota back; the preemptor takes it; the victim comes back."""
+async def _preemption(stage: Stage, writes: Writes) -> None:
+    """The target is evicted and stopped, the preemptor gets its quota, and the target is readmitted."""
     names, labels = stage.names, stage.names.priority_class
     await _queues(stage, "victim", cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
     await stage.job("victim", queue="victim", labels={labels: stage.own("low")})
@@ -195,39 +195,39 @@ async def _a_preemption(stage: Stage, writes: Writes) -> None:
     await succeed_pods(stage, "taker")
     await stage.until_condition("PodsReady", "Started", "victim")
     taker, victim, queue = await stage.workload("taker"), await stage.workload("victim"), stage.own("victim")
-    for_whom = (
+    preempted_for = (
         f"Preempted to accommodate a workload (UID: {taker['metadata']['uid']}, "
         f"JobUID: {taker['metadata']['labels'][names.job_uid]}) due to prioritization in the ClusterQueue; "
         f"preemptor path: /{queue}; preemptee path: /{queue}"
     )
-    short = (
+    insufficient = (
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor "
         f"{stage.own('f')}, 1 more needed"
     )
-    waits = f"WaitingForPreemptedWorkloads {short}. Pending the preemption of 1 workload(s)"
-    former = f"=False QuotaReserved Previously: {for_whom}"
+    waits = f"WaitingForPreemptedWorkloads {insufficient}. Pending the preemption of 1 workload(s)"
+    previously = f"=False QuotaReserved Previously: {preempted_for}"
     steps = [
-        _made("victim"),
+        _queues_created("victim"),
         *queued("victim"),
         *_admitted(stage, "victim"),
         *queued("taker"),
         [
             (
-                f"Workload victim: Evicted=True Preempted {for_whom}; "
-                f"Preempted=True InClusterQueue {for_whom}; evictions Preempted 1"
+                f"Workload victim: Evicted=True Preempted {preempted_for}; "
+                f"Preempted=True InClusterQueue {preempted_for}; evictions Preempted 1"
             ),
             f"~Workload taker: QuotaReserved=False {waits}; {UNRESERVED}; {NOT_READY}",
         ],
-        *_stopped("victim", for_whom, requeued=True, reason="Preempted"),
+        *_stopped("victim", preempted_for, requeued=True, reason="Preempted"),
         [f"Workload taker: admission; {_reserved(stage, 'victim')}; {ADMITTED}"],
-        [f"~Workload victim: QuotaReserved=False WaitingForQuota {short}"],
+        [f"~Workload victim: QuotaReserved=False WaitingForQuota {insufficient}"],
         [f"Job taker: {STARTS}"],
         [f"Workload taker: {PODS_READY}"],
         ["Workload taker: Finished=True Succeeded Reached expected number of succeeded pods"],
         ["~Workload taker: finalizer removed"],
         [
             (
-                f"Workload victim: admission; Evicted{former}; Preempted{former}; "
+                f"Workload victim: admission; Evicted{previously}; Preempted{previously}; "
                 f"{_reserved(stage, 'victim')}; {ADMITTED}"
             )
         ],
@@ -239,18 +239,18 @@ async def _a_preemption(stage: Stage, writes: Writes) -> None:
         "preemptee effective priority: 1 (base: 1, boost: 0)"
     )
     key, uid = f"{stage.namespace}/{victim['metadata']['name']}", victim["metadata"]["uid"]
-    of_victim, of_taker = await _told(stage, "victim"), await _told(stage, "taker")
-    begins = [of_victim[one] for one in ("created", "reserved", "admitted", "started")]
+    of_victim, of_taker = await _events(stage, "victim"), await _events(stage, "taker")
+    admission_events = [of_victim[one] for one in ("created", "reserved", "admitted", "started")]
     await writes.until(
         Story(
             steps,
             {
                 "victim": [
-                    *begins,
-                    f"Workload victim: Normal Preempted {for_whom}; {priorities}",
-                    f"Workload victim: Normal EvictedDueToPreempted {for_whom}",
-                    f"Job victim: Normal Stopped {for_whom}",
-                    f"Workload victim: Warning WaitingForQuota {short}",
+                    *admission_events,
+                    f"Workload victim: Normal Preempted {preempted_for}; {priorities}",
+                    f"Workload victim: Normal EvictedDueToPreempted {preempted_for}",
+                    f"Job victim: Normal Stopped {preempted_for}",
+                    f"Workload victim: Warning WaitingForQuota {insufficient}",
                 ],
                 "taker": [
                     of_taker["created"],
@@ -268,8 +268,8 @@ async def _a_preemption(stage: Stage, writes: Writes) -> None:
     )
 
 
-async def _a_queue_is_drained(stage: Stage, writes: Writes) -> None:
-    """HoldAndDrain evicts what runs; it is parked until the ClusterQueue goes on."""
+async def _drained_queue(stage: Stage, writes: Writes) -> None:
+    """HoldAndDrain evicts the running Job, which waits until the ClusterQueue is resumed."""
     await _queues(stage, "drained")
     await stage.job("drained", queue="drained")
     await stage.until_condition("PodsReady", "Started", "drained")
@@ -283,7 +283,7 @@ async def _a_queue_is_drained(stage: Stage, writes: Writes) -> None:
     message = "The ClusterQueue is stopped"
     back = "ClusterQueueRestarted The ClusterQueue was restarted after being stopped"
     steps = [
-        _made("drained"),
+        _queues_created("drained"),
         *queued("drained"),
         *_admitted(stage, "drained"),
         [
@@ -310,8 +310,8 @@ async def _a_queue_is_drained(stage: Stage, writes: Writes) -> None:
     await writes.until(Story(steps))
 
 
-async def _a_check_is_rejected(stage: Stage, writes: Writes) -> None:
-    """The Workload is to be deactivated, is, and is evicted for that; its checks begin anew."""
+async def _rejected_check(stage: Stage, writes: Writes) -> None:
+    """The Workload is deactivated and evicted, and its checks are reset."""
     await _queues(stage, "rejected", **_with_check(stage))
     await stage.job("rejected", queue="rejected")
     await _until_checked(stage, "rejected")
@@ -321,7 +321,7 @@ async def _a_check_is_rejected(stage: Stage, writes: Writes) -> None:
     message = f"The workload is deactivated due to {target}"
     reason = "DeactivatedDueToAdmissionCheck"
     steps = [
-        _made("rejected"),
+        _queues_created("rejected"),
         *_checked(stage, "rejected"),
         ["Workload rejected: check Rejected no"],
         [f"Workload rejected: DeactivationTarget=True AdmissionCheck {target}"],
@@ -336,18 +336,18 @@ async def _a_check_is_rejected(stage: Stage, writes: Writes) -> None:
         *released("rejected", message, requeued=False, reason=reason, ready=False),
         ["Workload rejected: QuotaReserved=False Deactivated The workload is deactivated"],
     ]
-    told = await _told(stage, "rejected")
+    expected = await _events(stage, "rejected")
     events = [
-        told["created"],
-        told["reserved"],
+        expected["created"],
+        expected["reserved"],
         f"Workload rejected: Warning AdmissionCheckRejected Deactivated due to {target}",
         f"Workload rejected: Normal EvictedDueTo{reason} {message}",
     ]
     await writes.until(Story(steps, {"rejected": events}))
 
 
-async def _a_cluster_queue_is_deleted(stage: Stage, writes: Writes) -> None:
-    """It stays while workloads run in it; workloads that only hold quota lose it."""
+async def _deleted_cluster_queue(stage: Stage, writes: Writes) -> None:
+    """The ClusterQueue remains while a Workload runs in it. One that waits for a check loses its quota."""
     spot = {"name": stage.own("check"), "onFlavors": [stage.own("spot")]}
     checks = {"admissionChecksStrategy": {"admissionChecks": [spot]}}
     await _queues(stage, "deleted", cpu=1, flavors=("f", "spot"), **checks)
@@ -358,14 +358,14 @@ async def _a_cluster_queue_is_deleted(stage: Stage, writes: Writes) -> None:
     queue = stage.own("deleted")
     await stage.client.delete(stage.kinds.cluster_queues, queue)
     await stage.until_condition("QuotaReserved", "Suspended", "holds")
-    # Statuses of queues are written at most once a second, and it may be gone sooner.
+    # Statuses of queues are written at most once a second: the test waits for this one.
     await stage.until_active(stage.kinds.cluster_queues, queue, active=False)
     await succeed_pods(stage, "deleted")
     await stage.until_condition("QuotaReserved", "Misconfigured", "holds")
     lost = f"ClusterQueue {queue} is terminating or missing"
     inactive = "Can't submit new workloads to clusterQueue"
     steps = [
-        _made("deleted"),
+        _queues_created("deleted"),
         *queued("deleted"),
         *_admitted(stage, "deleted"),
         *queued("holds"),
