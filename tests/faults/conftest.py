@@ -14,14 +14,14 @@ from tests.faults.proxy import Proxy
 
 @pytest.fixture
 async def proxy(cluster: LocalCluster) -> AsyncGenerator[Proxy]:
-    """Stands between a client and the real API server; without faults it changes nothing."""
+    """A proxy before the real API server; without faults it changes nothing."""
     async with Proxy(load_credentials(cluster.kubeconfig)) as started:
         yield started
 
 
 @pytest.fixture
 async def through(proxy: Proxy) -> AsyncGenerator[Callable[..., Awaitable[Client]]]:
-    """Opens clients that go through the proxy, with the given options of a Client."""
+    """A function that opens clients through the proxy, with options of a Client."""
     async with AsyncExitStack() as stack:
 
         async def open_client(**options: Any) -> Client:

@@ -1,7 +1,7 @@
-"""A process that leads for as long as it may, and says so: started, stopped and continued by a test.
+"""A process that holds a lease while it can, for tests that stop and continue it.
 
-Arguments: kubeconfig, namespace, name and identity of the lease. Each line of its output is an instant of
-the machine's steady clock at which it believed itself to be the leader.
+Arguments: kubeconfig, namespace, name and identity of the lease. Each line of output is a time of the
+monotonic clock at which the process was the leader by its own state.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""A proxy between a client and a real kube-apiserver, which alters the real traffic as a test demands.
+"""A proxy between a client and a real kube-apiserver, which injects faults into the real traffic.
 
-The client speaks plain HTTP to it, the proxy TLS to the server, with the credentials it was given. Without
-a fault everything passes unchanged. A fault applies to the requests it matches, as often as it says; the
-first one in the list that matches is taken. What the proxy sends in place of the server's answer is what
-servers, load balancers and networks are known to send.
+The client uses plain HTTP. The proxy uses TLS and its own credentials for the server. Without a fault, all
+traffic passes unchanged. A fault applies to the requests that it matches, a limited number of times. The first
+matching fault of the list is used. Injected answers are those that servers, load balancers and networks send.
 """
 
 import asyncio
@@ -44,24 +43,24 @@ class SeenRequest:
 
 @dataclass(slots=True)
 class Exchange:
-    """One request in the proxy's hands; a fault decides what the client gets to see of the answer."""
+    """One request to the proxy; a fault decides which answer the client gets."""
 
-    asked: SeenRequest
+    request: SeenRequest
     client: asyncio.StreamWriter
     _forward: Callable[[], Awaitable[tuple[int, dict[str, str], AsyncIterator[bytes]]]]
     _chunked: bool = False
 
     async def forward(self) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
-        """Ask the real server: status, headers, and the body as it comes."""
+        """Forward the request to the server; return status, headers, and the body as a stream."""
         return await self._forward()
 
     async def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        """Give a whole answer."""
+        """Send a complete answer."""
         await self.begin(status, {**headers, "Content-Length": str(len(body))})
         await self.send(body)
 
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """Begin an answer, in chunks as the real server does unless its length is given."""
+        """Send the head of an answer; the body is chunked unless its length is given."""
         chunked = "Content-Length" not in headers
         framing = {"Transfer-Encoding": "chunked"} if chunked else {}
         sent = {**headers, **framing, "Connection": "close"}
@@ -74,17 +73,17 @@ class Exchange:
         await self.client.drain()
 
     def end(self) -> None:
-        """End the answer in good order."""
+        """End the answer properly."""
         if self._chunked:
             self.client.write(b"0\r\n\r\n")
         self._chunked = False
 
     def drop(self) -> None:
-        """Close the connection in the midst of the answer: FIN where more was promised."""
+        """Close the connection within the answer: FIN before the announced end."""
         self._chunked = False
 
     def reset(self) -> None:
-        """Cut the connection as a crashed machine's kernel does: RST instead of FIN."""
+        """Reset the connection as after a crash: RST instead of FIN."""
         self._chunked = False
         raw: socket.socket = self.client.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -96,7 +95,7 @@ Action = Callable[[Exchange], Awaitable[None]]
 
 @dataclass(slots=True)
 class Fault:
-    """What to do to which requests, and how often."""
+    """An action, the requests that it applies to, and how often."""
 
     action: Action
     matches: Callable[[SeenRequest], bool] = lambda _: True
@@ -106,7 +105,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Proxy:
-    """Serves on a free port of the loopback; to be used as an async context manager."""
+    """An async context manager that serves on a free loopback port."""
 
     upstream: Credentials
     faults: list[Fault] = field(default_factory=list[Fault])
@@ -116,7 +115,7 @@ class Proxy:
 
     @property
     def credentials(self) -> Credentials:
-        """What a client needs to go through the proxy."""
+        """The credentials of a client that uses the proxy."""
         assert self._server is not None
         port = self._server.sockets[0].getsockname()[1]
         return Credentials(server=f"http://127.0.0.1:{port}")
@@ -124,19 +123,19 @@ class Proxy:
     def fault(
         self, action: Action, matches: Callable[[SeenRequest], bool] = lambda _: True, times: int = 1
     ) -> Fault:
-        """Add a fault; the answer counts how often it was hit."""
+        """Add a fault and return it; it counts the requests that it applied to."""
         added = Fault(action, matches, times)
         self.faults.append(added)
         return added
 
     @property
     def open_connections(self) -> int:
-        """How many connections of clients are open."""
+        """The number of open client connections."""
         return len(self._tasks)
 
     def count(self, matches: Callable[[SeenRequest], bool]) -> int:
-        """Tell how many requests of a kind came by."""
-        return sum(1 for asked in self.seen if matches(asked))
+        """The number of requests that matched."""
+        return sum(1 for request in self.seen if matches(request))
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -149,7 +148,7 @@ class Proxy:
         await self._server.wait_closed()
 
     async def cut(self) -> None:
-        """End all connections there are."""
+        """Close all connections."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -163,22 +162,22 @@ class Proxy:
             writer.close()
             await writer.wait_closed()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            writer.transport.abort()  # the client has gone, or the test has ended
+            writer.transport.abort()  # the client has disconnected, or the test has ended
         finally:
             self._tasks.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one request: a connection each keeps faults apart. Ends when the client goes."""
-        asked, target = await self._read(reader)
-        self.seen.append(asked)
-        serving = asyncio.create_task(self._answer(asked, target, writer))
-        gone = asyncio.create_task(reader.read())
+        """Serve one request per connection, which keeps faults apart; stop when the client disconnects."""
+        request, target = await self._read(reader)
+        self.seen.append(request)
+        serving = asyncio.create_task(self._answer(request, target, writer))
+        disconnected = asyncio.create_task(reader.read())
         try:
-            await asyncio.wait({serving, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({serving, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
+            disconnected.cancel()
             serving.cancel()
-            results = await asyncio.gather(serving, gone, return_exceptions=True)
+            results = await asyncio.gather(serving, disconnected, return_exceptions=True)
         if isinstance(results[0], BaseException):
             raise results[0]
 
@@ -190,11 +189,11 @@ class Proxy:
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         return SeenRequest(method, url.path, query, headers, body), target
 
-    async def _answer(self, asked: SeenRequest, target: str, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, request: SeenRequest, target: str, writer: asyncio.StreamWriter) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            exchange = Exchange(asked, writer, lambda: self._ask(stack, asked, target))
+            exchange = Exchange(request, writer, lambda: self._ask(stack, request, target))
             for fault in self.faults:
-                if fault.hits < fault.times and fault.matches(asked):
+                if fault.hits < fault.times and fault.matches(request):
                     fault.hits += 1
                     await fault.action(exchange)
                     break
@@ -205,7 +204,7 @@ class Proxy:
     async def _ask(
         self,
         stack: contextlib.AsyncExitStack,
-        asked: SeenRequest,
+        request: SeenRequest,
         target: str,
     ) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         url = urlsplit(self.upstream.server)
@@ -218,10 +217,10 @@ class Proxy:
             limit=16 * 1024 * 1024,
         )
         stack.callback(lambda: writer.transport.abort())  # noqa: PLW0108 - keeps the writer alive
-        kept = {key: value for key, value in asked.headers.items() if key not in {"connection", "host"}}
+        kept = {key: value for key, value in request.headers.items() if key not in {"connection", "host"}}
         sent = {**kept, "Host": url.netloc, "Connection": "close", **identity.headers}
-        lines = [f"{asked.method} {target} HTTP/1.1", *(f"{key}: {value}" for key, value in sent.items())]
-        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + asked.body)
+        lines = [f"{request.method} {target} HTTP/1.1", *(f"{key}: {value}" for key, value in sent.items())]
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + request.body)
         await writer.drain()
         status_line = (await reader.readline()).split()
         got = await _headers(reader)
@@ -272,7 +271,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def pass_through(exchange: Exchange) -> None:
-    """Pass everything on as it comes."""
+    """Forward request and answer unchanged."""
     status, headers, body = await exchange.forward()
     await exchange.begin(status, headers)
     async for data in body:
@@ -280,7 +279,7 @@ async def pass_through(exchange: Exchange) -> None:
 
 
 def answer_with(status: int, body: bytes, **headers: str) -> Action:
-    """Answer in place of the server, which is not asked."""
+    """Answer without forwarding the request."""
     named = {key.replace("_", "-"): value for key, value in headers.items()}
 
     async def act(exchange: Exchange) -> None:
@@ -290,7 +289,7 @@ def answer_with(status: int, body: bytes, **headers: str) -> Action:
 
 
 def refuse_with(status: int, reason: str, **headers: str) -> Action:
-    """Answer with the API's own Status object."""
+    """Answer with a Status object without forwarding the request."""
     body = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -307,42 +306,42 @@ BAD_GATEWAY = answer_with(502, b"<html><h1>502 Bad Gateway</h1></html>", Content
 
 
 async def never_answer(exchange: Exchange) -> None:
-    """Never answer; the server is not asked."""
+    """Never answer; the request is not forwarded."""
     await asyncio.Event().wait()
 
 
 async def execute_and_never_answer(exchange: Exchange) -> None:
-    """Let the server do it, and keep its answer."""
+    """Forward the request, and never send the answer."""
     await _whole(exchange)
     await asyncio.Event().wait()
 
 
 async def execute_and_reset(exchange: Exchange) -> None:
-    """Let the server do it, and cut the connection in place of its answer."""
+    """Forward the request, and reset the connection instead of sending the answer."""
     await _whole(exchange)
     exchange.reset()
 
 
 async def reset_before_forwarding(exchange: Exchange) -> None:
-    """Cut the connection; the server is not asked."""
+    """Reset the connection; the request is not forwarded."""
     exchange.reset()
 
 
 async def close_after_half_the_body(exchange: Exchange) -> None:
-    """Promise the whole answer and give half of it."""
+    """Announce the whole answer and send half of it."""
     status, headers, body = await _whole(exchange)
     await exchange.begin(status, {**headers, "Content-Length": str(len(body))})
     await exchange.send(body[: len(body) // 2])
 
 
 async def answer_half_a_document(exchange: Exchange) -> None:
-    """Give half of the answer as if it were the whole."""
+    """Send half of the answer as if it were complete."""
     status, headers, body = await _whole(exchange)
     await exchange.answer(status, headers, body[: len(body) // 2])
 
 
 def with_content_type(content_type: str) -> Action:
-    """Give the server's answer under another content type."""
+    """Send the server's answer with another content type."""
 
     async def act(exchange: Exchange) -> None:
         status, headers, body = await _whole(exchange)

@@ -1,4 +1,4 @@
-"""What a call does when the server, or something before it, does not do as it should."""
+"""Calls of the client while the server, or a proxy before it, is faulty."""
 
 import asyncio
 import datetime as dt
@@ -109,7 +109,7 @@ async def test_hung_call_blocks_no_other_call(proxy: Proxy, through: Through):
         await goes_on.wait()
         await p.pass_through(exchange)
 
-    proxy.fault(held, lambda asked: asked.path.endswith("/default"))
+    proxy.fault(held, lambda request: request.path.endswith("/default"))
     hung = asyncio.create_task(client.get(NAMESPACES, "default"))
     await eventually(lambda: proxy.seen, interval=0.01)
     for _ in range(5):
@@ -136,7 +136,7 @@ async def test_write_with_lost_answer_may_have_taken_effect(
     proxy: Proxy, through: Through, client: Client, namespace: str, action: Action
 ):
     ours = await through(timeout=1.0 if action is p.execute_and_never_answer else 10.0)
-    proxy.fault(action, lambda asked: asked.is_write)
+    proxy.fault(action, lambda request: request.is_write)
     with pytest.raises(ApiError) as caught:
         await ours.create(CONFIG_MAPS, config_map("lost", namespace))
     assert caught.value.is_transient
@@ -231,8 +231,8 @@ async def listed(client: Client, namespace: str, page_size: int) -> list[str]:
     return names
 
 
-def continued(asked: SeenRequest) -> bool:
-    return "continue" in asked.query
+def continued(request: SeenRequest) -> bool:
+    return "continue" in request.query
 
 
 @pytest.mark.parametrize("expirations", [0, 1, 2])
@@ -243,7 +243,7 @@ async def test_list_restarts_when_its_continue_token_expires(
     proxy.fault(p.refuse_with(410, "Expired"), continued, times=expirations)
     found = await listed(await through(), namespace, page_size=2)
     assert sorted(found) == sorted(names)
-    sizes = [int(asked.query["limit"]) for asked in proxy.seen]
+    sizes = [int(request.query["limit"]) for request in proxy.seen]
     assert max(sizes) == 2 * 4**expirations
 
 
@@ -356,12 +356,12 @@ async def test_retried_write_checks_the_lease_again(proxy: Proxy, through: Throu
 async def test_requests_carry_the_user_agent_and_are_counted(proxy: Proxy, through: Through, namespace: str):
     calls: list[ApiCall] = []
     ours = await through(observe=calls.append)
-    proxy.fault(p.reset_before_forwarding, lambda asked: asked.is_write)
+    proxy.fault(p.reset_before_forwarding, lambda request: request.is_write)
     await ours.list(CONFIG_MAPS, namespace)
     with pytest.raises(ApiError):
         await ours.create(CONFIG_MAPS, config_map("a", namespace))
     seen = [(call.verb, call.resource, call.status) for call in calls]
     assert seen == [("list", "configmaps", 200), ("create", "configmaps", 0)]
     assert all(call.seconds > 0 for call in calls)
-    assert {asked.headers["user-agent"] for asked in proxy.seen} == {"admitq-tests"}
+    assert {request.headers["user-agent"] for request in proxy.seen} == {"admitq-tests"}
     assert json.loads(proxy.seen[-1].body)["metadata"]["name"] == "a"

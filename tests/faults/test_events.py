@@ -1,4 +1,4 @@
-"""Events as the API server takes them, and what becomes of them when it does not."""
+"""The event recorder with a real API server, also while calls fail."""
 
 import asyncio
 import time
@@ -185,7 +185,7 @@ async def test_repeated_event_is_written_at_most_once_per_interval(
         recorder.event(subject, "Warning", "Pending", "no quota")
         repetitions += 1
         await asyncio.sleep(0.005)
-    await eventually(lambda: proxy.count(lambda asked: asked.method == "PATCH") >= 2)
+    await eventually(lambda: proxy.count(lambda request: request.method == "PATCH") >= 2)
     assert len(proxy.seen) <= 8 < repetitions
     running.cancel()
 

@@ -1,6 +1,6 @@
-"""Processes die at any moment, and nothing is lost, doubled or over-admitted.
+"""Processes are killed at random times: no job is lost, duplicated or over-admitted.
 
-The world is real: a control plane of its own, the shipped chart, processes that are killed by SIGKILL.
+The test has its own control plane with the chart, and kills processes with SIGKILL.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from localcluster.waiting import eventually
 from tests.faults.worlds import NAMESPACE, QUOTA_CPU, conditions_of, create, job, set_up_queues
 
 JOB_COUNT = 200
-STRIKES = 12
+KILLS = 12
 VICTIMS: tuple[Literal["manager", "webhook", "kube-apiserver"], ...] = (
     "manager",
     "manager",
@@ -38,22 +38,22 @@ QUICK_LEASE = {"leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500
 Connect = Callable[[LocalCluster], Awaitable[Client]]
 
 
-class Watchdog:
-    """Looks at the cluster again and again, and remembers what must never be."""
+class InvariantSampler:
+    """Reads the cluster repeatedly, and records violations of invariants."""
 
     def __init__(self, client: Client, api_group: str) -> None:
         self._client = client
         self._workloads = kinds_of(names_for(api_group)).workloads
         self.violations: list[str] = []
-        self.looks = 0
+        self.samples = 0
 
     async def run(self) -> None:
         while True:
             with suppress(ApiError):  # the API server is down, too
-                await self.look()
+                await self.sample()
             await asyncio.sleep(0.25)
 
-    async def look(self) -> None:
+    async def sample(self) -> None:
         workloads, _ = await self._client.list(self._workloads, NAMESPACE)
         pods, _ = await self._client.list(PODS, NAMESPACE)
         reserved = sum(_reserved_cpu(workload) for workload in workloads)
@@ -65,11 +65,11 @@ class Watchdog:
         doubled = [uid for uid, count in _owners(workloads).items() if count > 1]
         if doubled:
             self.violations.append(f"jobs with several workloads: {doubled}")
-        self.looks += 1
+        self.samples += 1
 
 
 def _reserved_cpu(workload: dict[str, Any]) -> int:
-    """Milli-CPU that the workload holds: what it was assigned, less its pods that ended for good."""
+    """The milli-CPUs of a workload's assignment, without pods that are reclaimable."""
     status = workload.get("status") or {}
     if conditions.is_true(status.get("conditions"), "Finished"):
         return 0
@@ -86,8 +86,8 @@ def _owners(workloads: list[dict[str, Any]]) -> Counter[str]:
     return Counter(workload["metadata"]["ownerReferences"][0]["uid"] for workload in workloads)
 
 
-async def strike(cluster: LocalCluster, installation: Installation, chance: random.Random) -> str:
-    """Kill one process and bring it back; returns which."""
+async def kill_and_restart(cluster: LocalCluster, installation: Installation, chance: random.Random) -> str:
+    """Kill a random process, start it again, and return its name."""
     victim = chance.choice(VICTIMS)
     if victim == "kube-apiserver":
         await asyncio.to_thread(cluster.kill, victim)
@@ -111,8 +111,8 @@ async def test_no_job_is_lost_duplicated_or_over_admitted_when_processes_are_kil
     installation.start()
     client = await connect(cluster)
     await set_up_queues(client, api_group)
-    watchdog = Watchdog(client, api_group)
-    watching = asyncio.create_task(watchdog.run())
+    sampler = InvariantSampler(client, api_group)
+    watching = asyncio.create_task(sampler.run())
     chance = random.Random(20261121)  # noqa: S311 a seeded choice of victims, no secret
     label = names_for(api_group).queue_name
 
@@ -122,14 +122,14 @@ async def test_no_job_is_lost_duplicated_or_over_admitted_when_processes_are_kil
 
     submitting = asyncio.create_task(submit())
     killed: Counter[str] = Counter()
-    for _ in range(STRIKES):
-        killed[await strike(cluster, installation, chance)] += 1
+    for _ in range(KILLS):
+        killed[await kill_and_restart(cluster, installation, chance)] += 1
         await asyncio.sleep(chance.uniform(1, 4))
-    assert await _unfinished(client) > 0, "the kills came too late to mean anything"
+    assert await _unfinished(client) > 0, "all jobs were finished before the last kill"
     await submitting
 
     async def all_complete() -> bool:
-        # On a busy machine a manager may lose its lease, and ends. As in its Deployment, it is started again.
+        # On a busy machine a manager may lose its lease and end. It is restarted as in a Deployment.
         process = installation.process("manager")
         if process is None or not process.alive():
             await asyncio.to_thread(installation.start, ("manager",))
@@ -140,10 +140,10 @@ async def test_no_job_is_lost_duplicated_or_over_admitted_when_processes_are_kil
     await eventually(
         lambda: _settled(client, kinds.workloads, kinds.cluster_queues), what="all workloads are finished"
     )
-    await watchdog.look()
+    await sampler.sample()
     watching.cancel()
-    assert watchdog.violations == []
-    assert watchdog.looks > 20
+    assert sampler.violations == []
+    assert sampler.samples > 20
     assert set(killed) == set(VICTIMS)
 
 

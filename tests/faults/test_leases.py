@@ -1,4 +1,4 @@
-"""Leader election: at no instant two leaders, and always one again before long."""
+"""Leader election: never two leaders at a time, and always a leader after a short time."""
 
 import asyncio
 import gc
@@ -28,23 +28,23 @@ from tests.faults import proxy as p
 from tests.faults.proxy import Action, Proxy
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-"""A manager that loses its lease ends with its open calls, as its process would."""
+"""An elector that loses its lease leaves calls open, as a process that ends would."""
 
 QUICK = LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.1, call=5.0, stall=5.0)
-"""Where a lease is to run out."""
+"""For leases that must expire."""
 PATIENT = LeaseTiming(duration=30.0, renew_deadline=25.0, retry=0.1, call=5.0, stall=20.0)
-"""Where none is to, however busy the machine is."""
+"""For leases that must not expire, even on a busy machine."""
 SHORT_CALLS = replace(PATIENT, call=0.5)
 STEADY = LeaseTiming(duration=4.0, renew_deadline=3.5, retry=0.1, call=1.0, stall=10.0)
-"""Where none is to, for longer than it would take to run out."""
+"""For leases that must not expire while the test waits longer than their duration."""
 AT_ONCE = 20.0
-"""Seconds: by far less than a patient lease's time, and no hurry for a busy machine."""
+"""Seconds: less than the duration of a patient lease, and long enough for a busy machine."""
 NAME = "leader"
 
 
 @dataclass
 class Candidate:
-    """An elector, what it told, and when."""
+    """An elector, and its milestones with their times."""
 
     elector: Elector
     milestones: list[tuple[float, Milestone]] = field(default_factory=list[tuple[float, Milestone]])
@@ -57,19 +57,19 @@ class Candidate:
         return sum(1 for _, what in self.milestones if what is milestone)
 
 
-Stand = Callable[..., Candidate]
+StartCandidate = Callable[..., Candidate]
 
 
 @pytest.fixture(autouse=True)
-def bury() -> Generator[None]:
-    """Connections of calls that were cut off are cleared away here, and not told of in a later test."""
+def collect_open_connections() -> Generator[None]:
+    """Collect connections of interrupted calls here, so that no later test reports them."""
     yield
     gc.collect()
 
 
 @pytest.fixture
-async def stand(cluster: LocalCluster, namespace: str) -> AsyncGenerator[Stand]:
-    """Makes candidates for one lease; by default they speak to the API server directly."""
+async def start_candidate(cluster: LocalCluster, namespace: str) -> AsyncGenerator[StartCandidate]:
+    """A function that starts candidates for one lease; by default they call the API server directly."""
     admin = load_credentials(cluster.kubeconfig)
     async with AsyncExitStack() as stack:
 
@@ -96,7 +96,7 @@ async def stand(cluster: LocalCluster, namespace: str) -> AsyncGenerator[Stand]:
         yield start
 
 
-async def leading(candidate: Candidate) -> None:
+async def until_leading(candidate: Candidate) -> None:
     await asyncio.wait_for(candidate.elector.leading(), 60)
 
 
@@ -114,16 +114,16 @@ async def lease(client: Client, namespace: str) -> dict[str, Any]:
         pytest.param(
             p.refuse_with(429, "TooManyRequests", Retry_After="60"), "not renewed", id="429 for long"
         ),
-        pytest.param(p.refuse_with(403, "Forbidden"), "not renewed", id="rights taken away"),
+        pytest.param(p.refuse_with(403, "Forbidden"), "not renewed", id="403"),
         pytest.param(p.answer_with(200, b"{half"), "not renewed", id="broken JSON"),
     ],
 )
 async def test_leader_that_cannot_renew_stops_before_its_successor_leads(
-    proxy: Proxy, stand: Stand, action: Action, what: str
+    proxy: Proxy, start_candidate: StartCandidate, action: Action, what: str
 ):
-    first = stand("first", through=proxy)
-    await leading(first)
-    second = stand("second")
+    first = start_candidate("first", through=proxy)
+    await until_leading(first)
+    second = start_candidate("second")
     await eventually(lambda: second.elector.leader == "first", interval=0.01)
     proxy.fault(action, times=1_000_000)
     began = claimed = steady_seconds()
@@ -133,7 +133,7 @@ async def test_leader_that_cannot_renew_stops_before_its_successor_leads(
     assert claimed - began <= QUICK.renew_deadline
     with pytest.raises(NotLeadingError):
         first.elector.assert_leading()
-    await leading(second)
+    await until_leading(second)
     assert claimed < second.at(Milestone.ACQUIRED) <= began + QUICK.duration + AT_ONCE
     await eventually(lambda: first.lost, interval=0.01)
     assert what in first.lost[0]
@@ -151,11 +151,11 @@ async def test_leader_that_cannot_renew_stops_before_its_successor_leads(
     ],
 )
 async def test_leader_keeps_the_lease_through_a_short_fault(
-    proxy: Proxy, stand: Stand, client: Client, namespace: str, action: Action
+    proxy: Proxy, start_candidate: StartCandidate, client: Client, namespace: str, action: Action
 ):
-    candidate = stand("one", through=proxy, timing=SHORT_CALLS)
-    await leading(candidate)
-    fault = proxy.fault(action, lambda asked: asked.is_write, times=2)
+    candidate = start_candidate("one", through=proxy, timing=SHORT_CALLS)
+    await until_leading(candidate)
+    fault = proxy.fault(action, lambda request: request.is_write, times=2)
     await eventually(lambda: fault.hits == 2, interval=0.01)
     renewals = candidate.count(Milestone.RENEWED)
     await eventually(lambda: candidate.count(Milestone.RENEWED) >= renewals + 2, interval=0.01)
@@ -164,15 +164,17 @@ async def test_leader_keeps_the_lease_through_a_short_fault(
     assert (await lease(client, namespace))["leaseTransitions"] == 0
 
 
-async def test_released_lease_is_acquired_at_once(stand: Stand, client: Client, namespace: str):
-    first = stand("first", timing=PATIENT)
-    await leading(first)
-    second = stand("second", timing=PATIENT)
+async def test_released_lease_is_acquired_at_once(
+    start_candidate: StartCandidate, client: Client, namespace: str
+):
+    first = start_candidate("first", timing=PATIENT)
+    await until_leading(first)
+    second = start_candidate("second", timing=PATIENT)
     await eventually(lambda: second.elector.leader == "first", interval=0.01)
     began = time.monotonic()
     await first.elector.stop()
     assert not first.elector.is_leader()
-    await leading(second)
+    await until_leading(second)
     assert time.monotonic() - began < AT_ONCE
     spec = await lease(client, namespace)
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)
@@ -183,29 +185,29 @@ async def test_released_lease_is_acquired_at_once(stand: Stand, client: Client, 
 
 
 async def test_successor_leads_after_the_lease_of_a_silent_leader_expires(
-    proxy: Proxy, stand: Stand, client: Client, namespace: str
+    proxy: Proxy, start_candidate: StartCandidate, client: Client, namespace: str
 ):
-    first = stand("first", through=proxy)
-    await leading(first)
+    first = start_candidate("first", through=proxy)
+    await until_leading(first)
     impatient = replace(QUICK, stall=2.0)
-    second = stand("second", timing=impatient)
+    second = start_candidate("second", timing=impatient)
     await eventually(lambda: second.elector.leader == "first", interval=0.01)
     proxy.fault(p.never_answer, times=1_000_000)
-    await leading(second)
+    await until_leading(second)
     assert (await lease(client, namespace))["leaseTransitions"] == 1
-    # It stood by for longer than an event loop may be stuck, which is not held against it.
+    # The candidate waited for longer than an event loop may be stuck, which must not count as stuck.
     await eventually(lambda: second.count(Milestone.RENEWED) > 3, interval=0.01)
     assert not second.lost
 
 
 @pytest.mark.parametrize("offset", [timedelta(hours=1), timedelta(days=-1), timedelta(days=365)])
 async def test_wall_clock_offsets_do_not_change_the_leader(
-    stand: Stand, client: Client, namespace: str, offset: timedelta
+    start_candidate: StartCandidate, client: Client, namespace: str, offset: timedelta
 ):
     now = timedelta(0)
-    first = stand("first", wall=lambda: datetime.now(UTC) + now, timing=STEADY)
-    await leading(first)
-    second = stand("second", wall=lambda: datetime.now(UTC) - offset, timing=STEADY)
+    first = start_candidate("first", wall=lambda: datetime.now(UTC) + now, timing=STEADY)
+    await until_leading(first)
+    second = start_candidate("second", wall=lambda: datetime.now(UTC) - offset, timing=STEADY)
     now = offset
     renewals = first.count(Milestone.RENEWED)
     await eventually(lambda: first.count(Milestone.RENEWED) > renewals + 3, interval=0.01)
@@ -216,9 +218,9 @@ async def test_wall_clock_offsets_do_not_change_the_leader(
     assert abs(renewed - (datetime.now(UTC) + offset)) < timedelta(seconds=10)
 
 
-async def test_leader_keeps_the_lease_while_its_event_loop_is_busy(stand: Stand):
-    candidate = stand("one", timing=STEADY)
-    await leading(candidate)
+async def test_leader_keeps_the_lease_while_its_event_loop_is_busy(start_candidate: StartCandidate):
+    candidate = start_candidate("one", timing=STEADY)
+    await until_leading(candidate)
     renewals = candidate.count(Milestone.RENEWED)
     time.sleep(STEADY.renew_deadline + 1.0)  # noqa: ASYNC251 - the stall is what is tested
     assert candidate.elector.is_leader()
@@ -226,9 +228,9 @@ async def test_leader_keeps_the_lease_while_its_event_loop_is_busy(stand: Stand)
     assert not candidate.lost
 
 
-async def test_leader_loses_the_lease_when_its_event_loop_is_stuck(stand: Stand):
-    candidate = stand("one", timing=replace(PATIENT, stall=1.0))
-    await leading(candidate)
+async def test_leader_loses_the_lease_when_its_event_loop_is_stuck(start_candidate: StartCandidate):
+    candidate = start_candidate("one", timing=replace(PATIENT, stall=1.0))
+    await until_leading(candidate)
     deadline = time.monotonic() + 30
     while candidate.elector.is_leader() and time.monotonic() < deadline:
         time.sleep(0.1)  # noqa: ASYNC251
@@ -238,19 +240,21 @@ async def test_leader_loses_the_lease_when_its_event_loop_is_stuck(stand: Stand)
 
 
 async def test_leader_stops_at_its_next_renewal_when_the_lease_has_another_holder(
-    stand: Stand, client: Client, namespace: str
+    start_candidate: StartCandidate, client: Client, namespace: str
 ):
-    candidate = stand("one", timing=PATIENT)
-    await leading(candidate)
-    await client.merge_patch(LEASES, NAME, {"spec": {"holderIdentity": "thief"}}, namespace)
+    candidate = start_candidate("one", timing=PATIENT)
+    await until_leading(candidate)
+    await client.merge_patch(LEASES, NAME, {"spec": {"holderIdentity": "other"}}, namespace)
     await eventually(lambda: candidate.lost, interval=0.005)
-    assert candidate.lost == ["thief holds the lease"]
+    assert candidate.lost == ["other holds the lease"]
     assert not candidate.elector.is_leader()
 
 
-async def test_deleted_lease_is_recreated_by_its_leader(stand: Stand, client: Client, namespace: str):
-    candidate = stand("one", timing=PATIENT)
-    await leading(candidate)
+async def test_deleted_lease_is_recreated_by_its_leader(
+    start_candidate: StartCandidate, client: Client, namespace: str
+):
+    candidate = start_candidate("one", timing=PATIENT)
+    await until_leading(candidate)
     await client.delete(LEASES, NAME, namespace)
     await eventually(lambda: lease(client, namespace), interval=0.02)
     assert candidate.elector.is_leader()
@@ -259,58 +263,59 @@ async def test_deleted_lease_is_recreated_by_its_leader(stand: Stand, client: Cl
 
 @pytest.mark.parametrize("spec", [{}, {"holderIdentity": ""}, {"leaseDurationSeconds": 1}])
 async def test_lease_without_a_holder_is_acquired_at_once(
-    stand: Stand, client: Client, namespace: str, spec: dict[str, Any]
+    start_candidate: StartCandidate, client: Client, namespace: str, spec: dict[str, Any]
 ):
     await client.create(LEASES, {"metadata": {"name": NAME, "namespace": namespace}, "spec": spec})
     began = time.monotonic()
-    await leading(stand("one", timing=PATIENT))
+    await until_leading(start_candidate("one", timing=PATIENT))
     assert time.monotonic() - began < AT_ONCE
 
 
 async def test_lease_of_a_dead_holder_expires_counted_from_its_first_observation(
-    stand: Stand, client: Client, namespace: str
+    start_candidate: StartCandidate, client: Client, namespace: str
 ):
     long_ago = "2001-01-01T00:00:00.000000Z"
     spec = {
-        "holderIdentity": "ghost",
+        "holderIdentity": "dead",
         "leaseDurationSeconds": 4,
         "renewTime": long_ago,
         "acquireTime": long_ago,
     }
     await client.create(LEASES, {"metadata": {"name": NAME, "namespace": namespace}, "spec": spec})
     began = steady_seconds()
-    candidate = stand("one")
-    await leading(candidate)
-    # Four seconds, which the lease asks for, and not the three of our own timing.
+    candidate = start_candidate("one")
+    await until_leading(candidate)
+    # The duration in the lease counts (4 s), not that of the candidate (3 s).
     assert candidate.at(Milestone.ACQUIRED) - began >= 4.0
 
 
-async def test_only_one_of_many_candidates_leads_at_any_time(proxy: Proxy, stand: Stand):
-    """Each one's connection fails in turn; all the while every instant is looked at."""
+async def test_only_one_of_many_candidates_leads_at_any_time(proxy: Proxy, start_candidate: StartCandidate):
+    """The connection of each leader fails in turn, while a thread reads all candidates every millisecond."""
     timing = LeaseTiming(duration=1.5, renew_deadline=1.0, retry=0.05, call=0.3)
     candidates = [
-        stand(f"c{number}", through=proxy if number % 2 else None, timing=timing) for number in range(6)
+        start_candidate(f"c{number}", through=proxy if number % 2 else None, timing=timing)
+        for number in range(6)
     ]
     most = 0
     stopped: list[Candidate] = []
-    over = threading.Event()
+    end = threading.Event()
 
-    def leader_of_those_left() -> Candidate:
+    def current_leader() -> Candidate:
         [found] = [c for c in candidates if c not in stopped and c.elector.is_leader()]
         return found
 
-    def look() -> None:
+    def sample() -> None:
         nonlocal most
-        while not over.wait(0.001):
-            # A manager that leads in both rounds led all the time between them, because none leads twice.
+        while not end.wait(0.001):
+            # A candidate that leads in both rounds led between them, because no candidate leads twice.
             rounds = [[candidate.elector.is_leader() for candidate in candidates] for _ in range(2)]
             most = max(most, sum(map(all, zip(*rounds, strict=True))))
 
-    watcher = threading.Thread(target=look)
+    watcher = threading.Thread(target=sample)
     watcher.start()
     try:
         for _ in range(3):
-            leader = await eventually(leader_of_those_left, interval=0.01)
+            leader = await eventually(current_leader, interval=0.01)
             fault = proxy.fault(p.never_answer, times=1_000_000)
             if leader.elector.identity in {"c1", "c3", "c5"}:
                 await eventually(lambda leader=leader: leader.lost, interval=0.01)
@@ -319,15 +324,15 @@ async def test_only_one_of_many_candidates_leads_at_any_time(proxy: Proxy, stand
                 await leader.elector.stop()
             proxy.faults.remove(fault)
     finally:
-        over.set()
+        end.set()
         watcher.join()
     assert most == 1
 
 
 async def test_leader_continued_after_sigstop_no_longer_leads(
-    stand: Stand, cluster: LocalCluster, namespace: str
+    start_candidate: StartCandidate, cluster: LocalCluster, namespace: str
 ):
-    """SIGSTOP for longer than the lease lasts; then its clock must tell it, before any answer does."""
+    """SIGSTOP for longer than the lease: after SIGCONT the process must check its clock before any answer."""
     script = Path(__file__).with_name("lease_holder.py")
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -343,10 +348,10 @@ async def test_leader_continued_after_sigstop_no_longer_leads(
     assert process.stdout is not None
     try:
         await asyncio.wait_for(process.stdout.readline(), 60)
-        successor = stand("successor", timing=LeaseTiming(3.0, 2.0, 0.1, 0.5))
+        successor = start_candidate("successor", timing=LeaseTiming(3.0, 2.0, 0.1, 0.5))
         await eventually(lambda: successor.elector.leader == "sleeper", interval=0.01)
         process.send_signal(signal.SIGSTOP)
-        await leading(successor)
+        await until_leading(successor)
         process.send_signal(signal.SIGCONT)
         output, _ = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 1
@@ -360,35 +365,39 @@ async def test_leader_continued_after_sigstop_no_longer_leads(
 
 
 async def test_write_after_loss_of_the_lease_is_refused_before_it_is_sent(
-    proxy: Proxy, stand: Stand, namespace: str
+    proxy: Proxy, start_candidate: StartCandidate, namespace: str
 ):
-    candidate = stand("one", through=proxy)
-    await leading(candidate)
+    candidate = start_candidate("one", through=proxy)
+    await until_leading(candidate)
     fenced = Client(proxy.credentials, user_agent="admitq-tests", fence=candidate.elector.assert_leading)
     async with fenced as client:
         obj = {"metadata": {"name": "a", "namespace": namespace}}
         await client.create(CONFIG_MAPS, obj)
-        proxy.fault(p.never_answer, lambda asked: "leases" in asked.path, times=1_000_000)
+        proxy.fault(p.never_answer, lambda request: "leases" in request.path, times=1_000_000)
         await eventually(lambda: not candidate.elector.is_leader(), interval=0.01)
         sent = len(proxy.seen)
         with pytest.raises(NotLeadingError):
             await client.merge_patch(CONFIG_MAPS, "a", {"data": {"x": "late"}}, namespace)
-        assert not [asked for asked in proxy.seen[sent:] if asked.is_write and "configmaps" in asked.path]
+        assert not [
+            request for request in proxy.seen[sent:] if request.is_write and "configmaps" in request.path
+        ]
 
 
 async def test_candidates_that_start_together_agree_on_one_leader(
-    stand: Stand, client: Client, namespace: str
+    start_candidate: StartCandidate, client: Client, namespace: str
 ):
-    candidates = [stand(f"c{number}", timing=PATIENT) for number in range(5)]
+    candidates = [start_candidate(f"c{number}", timing=PATIENT) for number in range(5)]
     await eventually(lambda: any(c.elector.is_leader() for c in candidates), interval=0.01)
     await eventually(lambda: {c.elector.leader for c in candidates} != {""}, interval=0.01)
     leaders = [c.elector.identity for c in candidates if c.elector.is_leader()]
     assert leaders == [(await lease(client, namespace))["holderIdentity"]]
 
 
-async def test_elector_stops_in_time_while_the_server_is_unreachable(proxy: Proxy, stand: Stand):
-    candidate = stand("one", through=proxy, timing=SHORT_CALLS)
-    await leading(candidate)
+async def test_elector_stops_in_time_while_the_server_is_unreachable(
+    proxy: Proxy, start_candidate: StartCandidate
+):
+    candidate = start_candidate("one", through=proxy, timing=SHORT_CALLS)
+    await until_leading(candidate)
     proxy.fault(p.never_answer, times=1_000_000)
     began = time.monotonic()
     await candidate.elector.stop()
@@ -404,17 +413,21 @@ def test_unsafe_lease_timing_is_refused(duration: float, renew_deadline: float, 
         LeaseTiming(duration, renew_deadline, retry)
 
 
-async def test_candidate_does_not_lead_while_its_lease_calls_fail(proxy: Proxy, stand: Stand):
+async def test_candidate_does_not_lead_while_its_lease_calls_fail(
+    proxy: Proxy, start_candidate: StartCandidate
+):
     proxy.fault(p.never_answer, times=1_000_000)
-    candidate = stand("one", through=proxy, timing=SHORT_CALLS)
+    candidate = start_candidate("one", through=proxy, timing=SHORT_CALLS)
     await eventually(lambda: candidate.count(Milestone.FAILED) >= 2, interval=0.01)
     assert not candidate.elector.is_leader()
     with pytest.raises(NotLeadingError, match="does not hold lease"):
         candidate.elector.assert_leading()
 
 
-async def test_lease_has_holder_duration_transitions_and_times(stand: Stand, client: Client, namespace: str):
-    await leading(stand("one"))
+async def test_lease_has_holder_duration_transitions_and_times(
+    start_candidate: StartCandidate, client: Client, namespace: str
+):
+    await until_leading(start_candidate("one"))
     spec = await lease(client, namespace)
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("one", 3, 0)
     for key in ("acquireTime", "renewTime"):
@@ -423,8 +436,10 @@ async def test_lease_has_holder_duration_transitions_and_times(stand: Stand, cli
         await client.get(LEASES, "another", namespace)
 
 
-async def test_acquired_lease_keeps_its_labels_and_annotations(stand: Stand, client: Client, namespace: str):
-    """Such as the chart that brought it, which could not upgrade it otherwise."""
+async def test_acquired_lease_keeps_its_labels_and_annotations(
+    start_candidate: StartCandidate, client: Client, namespace: str
+):
+    """Without its labels and annotations, helm could not upgrade the lease of the chart."""
     metadata = {
         "name": NAME,
         "labels": {"app.kubernetes.io/managed-by": "Helm"},
@@ -435,7 +450,7 @@ async def test_acquired_lease_keeps_its_labels_and_annotations(stand: Stand, cli
         {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": {}},
         namespace,
     )
-    await leading(stand("one"))
+    await until_leading(start_candidate("one"))
     seen = await client.get(LEASES, NAME, namespace)
     assert seen["metadata"]["labels"] == metadata["labels"]
     assert seen["metadata"]["annotations"] == metadata["annotations"]

@@ -1,4 +1,4 @@
-"""A preemption is written once, whatever becomes of the call on its way to the API server and back."""
+"""A preemption is written exactly once, whether or not call and answer arrive."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -25,8 +25,8 @@ from tests.faults.proxy import Action, Proxy, SeenRequest
 Through = Callable[..., Awaitable[Client]]
 
 
-class Told:
-    """Keeps the reasons of events."""
+class RecordedReasons:
+    """A recorder that keeps the reasons of events."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -66,8 +66,8 @@ async def admitted_workload(client: Client, namespace: str, group: str) -> dict[
     return await client.merge_patch(workloads, name, {"status": status}, namespace, "status")
 
 
-def is_preemption(asked: SeenRequest) -> bool:
-    return asked.is_write and asked.path.endswith("/victim/status")
+def is_preemption(request: SeenRequest) -> bool:
+    return request.is_write and request.path.endswith("/victim/status")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_preemption_is_counted_once_despite_lost_calls_and_answers(
     workloads = kinds_of(names).workloads
     store = Store(workloads)
     store.upsert(victim)
-    told = Told()
+    recorder = RecordedReasons()
     writer = PreemptionWriter(
         writes=GuardedWrites(
             client=await through(timeout=0.5),
@@ -111,7 +111,7 @@ async def test_preemption_is_counted_once_despite_lost_calls_and_answers(
             field_manager="test",
         ),
         names=names,
-        recorder=cast("Any", told),
+        recorder=cast("Any", recorder),
         measures=WorkloadMeasures(MeasureScope(Metrics(), lambda _: "cq")),
         clock=time.time_ns,
         priority_of=lambda _: EffectivePriority(0, 0),
@@ -126,4 +126,4 @@ async def test_preemption_is_counted_once_despite_lost_calls_and_answers(
     status = (await client.get(workloads, "victim", namespace))["status"]
     assert [one["count"] for one in status["schedulingStats"]["evictions"]] == [1]
     assert status["admission"]["clusterQueue"] == "cq"
-    assert told.reasons == ["Preempted", "EvictedDueToPreempted"]
+    assert recorder.reasons == ["Preempted", "EvictedDueToPreempted"]

@@ -1,4 +1,4 @@
-"""Real reviews are answered while peers attack the server, certificates change, and the server stops."""
+"""Reviews are answered while peers attack the server, certificates change, and the server stops."""
 
 import asyncio
 import contextlib
@@ -80,8 +80,8 @@ class Webhook:
         async with aiohttp.ClientSession(connector=connector) as session:
             yield session
 
-    async def attacker(self, said: bytes, *, tls: bool = True) -> asyncio.StreamWriter | None:
-        """Connect, say something, and stay."""
+    async def attacker(self, data: bytes, *, tls: bool = True) -> asyncio.StreamWriter | None:
+        """Connect, send some data, and keep the connection open."""
         context = client_context(self.authority.certificate) if tls else None
         try:
             _, writer = await asyncio.open_connection(
@@ -89,7 +89,7 @@ class Webhook:
             )
         except OSError:
             return None
-        writer.write(said)
+        writer.write(data)
         return writer
 
 
@@ -102,14 +102,14 @@ async def webhook() -> AsyncGenerator[Webhook]:
     handler = route_by_path(review_handlers(policy, FakeLookups(), load_integrations()))
     server = Server(handler, tls=live.context, limits=LIMITS, on_drop=drops.append)
     _, port = await server.start("127.0.0.1", 0)
-    found = Webhook(server, port, live, make_authority(time.time_ns(), name="test"), drops)
-    found.change_leaf()
-    yield found
+    started = Webhook(server, port, live, make_authority(time.time_ns(), name="test"), drops)
+    started.change_leaf()
+    yield started
     await server.stop(linger=0, grace=1)
 
 
-async def ask(session: aiohttp.ClientSession, url: str, body: bytes) -> float:
-    """Ask for a verdict, check it, and return the seconds that it took."""
+async def review(session: aiohttp.ClientSession, url: str, body: bytes) -> float:
+    """Send a review, check the answer, and return its duration in seconds."""
     started = time.monotonic()
     async with session.post(url, data=io.BytesIO(body)) as response:
         answer = orjson.loads(await response.read())
@@ -119,7 +119,7 @@ async def ask(session: aiohttp.ClientSession, url: str, body: bytes) -> float:
     return time.monotonic() - started
 
 
-async def leave(writers: list[asyncio.StreamWriter | None]) -> None:
+async def disconnect(writers: list[asyncio.StreamWriter | None]) -> None:
     for writer in writers:
         if writer is not None:
             writer.transport.abort()
@@ -131,7 +131,7 @@ HEADER = f"POST {PATH} HTTP/1.1\r\nHost: x\r\n".encode()
 
 
 @pytest.mark.parametrize(
-    ("said", "tls"),
+    ("data", "tls"),
     [
         pytest.param(HEADER, True, id="half a header"),
         pytest.param(HEADER + b"Content-Length: 5000\r\n\r\n{", True, id="half a body"),
@@ -140,24 +140,24 @@ HEADER = f"POST {PATH} HTTP/1.1\r\nHost: x\r\n".encode()
     ],
 )
 async def test_idle_attackers_neither_block_nor_slow_down_reviews(
-    webhook: Webhook, said: bytes, tls: bool
+    webhook: Webhook, data: bytes, tls: bool
 ) -> None:
     before = open_files()
     body = a_review()
     async with webhook.session() as session:
-        await ask(session, webhook.url, body)
-        # Twice what one peer may have, in waves, since they share the machine with those they attack.
+        await review(session, webhook.url, body)
+        # Twice the limit of one peer, in batches, because attackers and server share the machine.
         attackers: list[asyncio.StreamWriter | None] = []
         times: list[float] = []
         for _ in range(20):
-            attackers += await asyncio.gather(*(webhook.attacker(said, tls=tls) for _ in range(20)))
-            times += [await ask(session, webhook.url, body) for _ in range(5)]
+            attackers += await asyncio.gather(*(webhook.attacker(data, tls=tls) for _ in range(20)))
+            times += [await review(session, webhook.url, body) for _ in range(5)]
             assert len(webhook.server.connections) <= LIMITS.connections_per_peer
         async with webhook.session() as newcomer:
-            await ask(newcomer, webhook.url, body)
+            await review(newcomer, webhook.url, body)
         assert statistics.median(times) < 1.0
         await eventually(lambda: len(webhook.server.connections) <= 2)
-        await leave(attackers)
+        await disconnect(attackers)
     assert webhook.drops
     await eventually(lambda: open_files() <= before + 5)
 
@@ -167,10 +167,10 @@ async def test_incomplete_large_bodies_do_not_fill_the_memory(webhook: Webhook) 
     huge = HEADER + b"Content-Length: 8000000\r\n\r\n" + b"{" * 60_000
     attackers = await asyncio.gather(*(webhook.attacker(huge) for _ in range(150)))
     async with webhook.session() as session:
-        await ask(session, webhook.url, a_review())
-    # What was announced is 1.2 GB. Both ends of each connection are in this process, with their buffers.
+        await review(session, webhook.url, a_review())
+    # The announced bodies have 1.2 GB. Both ends of each connection and their buffers are in this process.
     assert resident_bytes() - before < 250 * 2**20
-    await leave(list(attackers))
+    await disconnect(list(attackers))
 
 
 async def test_oversized_bodies_are_refused_without_being_buffered(webhook: Webhook) -> None:
@@ -180,7 +180,7 @@ async def test_oversized_bodies_are_refused_without_being_buffered(webhook: Webh
             with contextlib.suppress(aiohttp.ClientError):
                 async with session.post(webhook.url, data=pieces(size)) as response:
                     assert response.status == 413
-        await ask(session, webhook.url, a_review(7_900_000))
+        await review(session, webhook.url, a_review(7_900_000))
     assert "body_413" in webhook.drops
     assert resident_bytes() - before < 200 * 2**20
 
@@ -201,23 +201,23 @@ def resident_bytes() -> int:
 
 async def test_no_review_fails_while_certificates_change(webhook: Webhook) -> None:
     stop = asyncio.Event()
-    asked = 0
+    answered = 0
 
-    async def keep_asking(*, reuse: bool) -> None:
-        nonlocal asked
+    async def keep_reviewing(*, reuse: bool) -> None:
+        nonlocal answered
         async with webhook.session(force_close=not reuse) as session:
             while not stop.is_set():
-                await ask(session, webhook.url, a_review())
-                asked += 1
+                await review(session, webhook.url, a_review())
+                answered += 1
 
-    workers = [asyncio.create_task(keep_asking(reuse=reuse)) for reuse in (True, True, False, False)]
+    workers = [asyncio.create_task(keep_reviewing(reuse=reuse)) for reuse in (True, True, False, False)]
     for _ in range(200):
         webhook.change_leaf()
-        before = asked
-        await eventually(lambda before=before: asked >= before + 2, interval=0)
+        before = answered
+        await eventually(lambda before=before: answered >= before + 2, interval=0)
     stop.set()
     await asyncio.gather(*workers)
-    assert asked >= 400
+    assert answered >= 400
 
 
 async def test_no_review_fails_while_a_replica_stops(webhook: Webhook) -> None:
@@ -228,23 +228,23 @@ async def test_no_review_fails_while_a_replica_stops(webhook: Webhook) -> None:
     _, other_port = await other.start("127.0.0.1", 0)
     ports = [webhook.port, other_port]
     stop = asyncio.Event()
-    asked = 0
+    answered = 0
 
-    async def keep_asking() -> None:
-        nonlocal asked
+    async def keep_reviewing() -> None:
+        nonlocal answered
         async with webhook.session() as session:
             while not stop.is_set():
                 for port in tuple(ports):
-                    await ask(session, f"https://localhost:{port}{PATH}", a_review())
-                    asked += 1
+                    await review(session, f"https://localhost:{port}{PATH}", a_review())
+                    answered += 1
 
-    workers = [asyncio.create_task(keep_asking()) for _ in range(4)]
-    await eventually(lambda: asked >= 50)
-    # Before a pod stops it gets no new connections; open ones finish.
+    workers = [asyncio.create_task(keep_reviewing()) for _ in range(4)]
+    await eventually(lambda: answered >= 50)
+    # A pod that stops gets no new connections; open ones finish.
     ports.remove(webhook.port)
     await webhook.server.stop()
-    before = asked
-    await eventually(lambda: asked >= before + 50)
+    before = answered
+    await eventually(lambda: answered >= before + 50)
     stop.set()
     await asyncio.gather(*workers)
     await other.stop(linger=0)

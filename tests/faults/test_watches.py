@@ -1,4 +1,4 @@
-"""Whatever happens to a watch, the store becomes equal to the API, and nothing is asked in a hot loop."""
+"""After any fault of a watch, the store equals the API again, without requests in a hot loop."""
 
 import asyncio
 import json
@@ -28,21 +28,21 @@ Through = Callable[..., Awaitable[Client]]
 
 QUICK = WatchTiming(backoff_first=0.02, backoff_most=0.2, inactivity=0.5, healthy=0.05)
 PATIENT = replace(QUICK, inactivity=30.0)
-"""Where no watch is to be given up, however busy the machine is."""
+"""For watches that must not be abandoned, even on a busy machine."""
 NOT_OURS = "metadata.name!=kube-root-ca.crt"
 
 
-def watching(asked: SeenRequest) -> bool:
-    return asked.is_watch
+def watching(request: SeenRequest) -> bool:
+    return request.is_watch
 
 
-def listing(asked: SeenRequest) -> bool:
-    return asked.is_list
+def listing(request: SeenRequest) -> bool:
+    return request.is_list
 
 
 @dataclass
-class Followed:
-    """A watcher at work on the ConfigMaps of a namespace, and what it told."""
+class WatchedStore:
+    """A running watcher of the ConfigMaps of a namespace, with its changes and outcomes."""
 
     watcher: Watcher
     store: Store
@@ -62,18 +62,18 @@ class Followed:
         }
         return expected == held
 
-    async def settles(self) -> None:
+    async def until_equal_to_the_api(self) -> None:
         await eventually(self.is_equal_to_the_api, interval=0.02, what="the store equals the API")
 
-    async def told(self, outcome: Outcome, times: int = 1) -> None:
+    async def until_outcome(self, outcome: Outcome, times: int = 1) -> None:
         await eventually(lambda: self.outcomes.count(outcome) >= times, interval=0.01, what=outcome)
 
-    def watches(self) -> int:
-        """How many watches have ended, in whatever way."""
+    def ended_watches(self) -> int:
+        """The number of watches that have ended in any way."""
         return sum(outcome is not Outcome.LISTED for outcome in self.outcomes)
 
     async def put(self, name: str, x: str) -> dict[str, Any]:
-        """Create or change a ConfigMap, not through the proxy."""
+        """Create or change a ConfigMap without the proxy."""
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -88,15 +88,15 @@ class Followed:
 
 @pytest.fixture
 def follow(through: Through, client: Client, namespace: str) -> Callable[..., Any]:
-    """Starts watchers that go through the proxy, in an `async with`; three ConfigMaps are there already."""
+    """An async context manager that runs a watcher through the proxy; three ConfigMaps exist at its start."""
 
     @asynccontextmanager
     async def start(
         timing: WatchTiming = QUICK, patience: float = 5.0, **store_options: Any
-    ) -> AsyncGenerator[Followed]:
+    ) -> AsyncGenerator[WatchedStore]:
         store = Store(CONFIG_MAPS, **store_options)
         ours = await through(timeout=patience)
-        followed = Followed(Watcher(ours, CONFIG_MAPS, store), store, client, namespace)
+        followed = WatchedStore(Watcher(ours, CONFIG_MAPS, store), store, client, namespace)
         for name in ("a", "b", "c"):
             await followed.put(name, "0")
         followed.watcher = Watcher(
@@ -120,8 +120,8 @@ def follow(through: Through, client: Client, namespace: str) -> Callable[..., An
     return start
 
 
-async def exercise(followed: Followed) -> None:
-    """Create, change and delete while the fault is at work."""
+async def change_objects(followed: WatchedStore) -> None:
+    """Create, change and delete ConfigMaps."""
     await followed.put("b", "1")
     await followed.put("a", "1")
     await followed.put("d", "1")
@@ -138,7 +138,7 @@ def status_line(code: int, reason: str) -> bytes:
 
 
 def after(lines: int, instead: bytes) -> Callable[[int, bytes], bytes]:
-    """Pass some lines, then give other bytes in place of the next one, and end there."""
+    """Pass some lines, then send other bytes instead of the next line, and end."""
 
     def change(number: int, line: bytes) -> bytes:
         if number < lines:
@@ -148,7 +148,7 @@ def after(lines: int, instead: bytes) -> Callable[[int, bytes], bytes]:
     return change
 
 
-def half(number: int, line: bytes) -> bytes | None:
+def line_and_a_half(number: int, line: bytes) -> bytes | None:
     return line if number < 1 else line[: len(line) // 2] if number == 1 else b""
 
 
@@ -160,12 +160,12 @@ async def drop(exchange: p.Exchange) -> None:
     exchange.drop()
 
 
-def two(number: int, line: bytes) -> bytes:
+def first_two_lines(number: int, line: bytes) -> bytes:
     return line if number < 2 else b""
 
 
 def patience_with(action: Action) -> float:
-    """Seconds to wait for an answer: long, but where there is to be none."""
+    """The timeout of calls: short if no answer will come."""
     return 1.0 if action is p.never_answer else 5.0
 
 
@@ -193,10 +193,10 @@ def patience_with(action: Action) -> float:
         pytest.param(
             p.answer_with(200, b"<html>", Content_Type="text/html"), Outcome.MALFORMED, id="200 with HTML"
         ),
-        pytest.param(p.with_lines(two, then=reset), Outcome.FAILED, id="reset"),
-        pytest.param(p.with_lines(two, then=drop), Outcome.FAILED, id="dropped"),
-        pytest.param(p.with_lines(two), Outcome.ENDED, id="ended"),
-        pytest.param(p.with_lines(half), Outcome.FAILED, id="half a line, then the end"),
+        pytest.param(p.with_lines(first_two_lines, then=reset), Outcome.FAILED, id="reset"),
+        pytest.param(p.with_lines(first_two_lines, then=drop), Outcome.FAILED, id="dropped"),
+        pytest.param(p.with_lines(first_two_lines), Outcome.ENDED, id="ended"),
+        pytest.param(p.with_lines(line_and_a_half), Outcome.FAILED, id="half a line, then the end"),
         pytest.param(
             p.with_lines(after(1, b'{"type": "ADDED", "obj\n')), Outcome.MALFORMED, id="a broken line"
         ),
@@ -210,7 +210,7 @@ def patience_with(action: Action) -> float:
             p.with_lines(after(1, b'{"type": "ADDED", "object": null}\n')), Outcome.MALFORMED, id="null"
         ),
         pytest.param(p.with_lines(after(0, b"x" * 9_000_000)), Outcome.MALFORMED, id="a line of 9 MB"),
-        pytest.param(p.with_lines(two, then=p.never_answer), Outcome.SILENT, id="silent"),
+        pytest.param(p.with_lines(first_two_lines, then=p.never_answer), Outcome.SILENT, id="silent"),
         pytest.param(p.never_answer, Outcome.SILENT, id="never opened"),
         pytest.param(p.reset_before_forwarding, Outcome.FAILED, id="cut at the opening"),
     ],
@@ -221,12 +221,12 @@ async def test_store_equals_the_api_after_a_watch_fault(
     fault = proxy.fault(action, watching, times=2)
     async with follow(patience=patience_with(action)) as followed:
         await followed.watcher.synced.wait()
-        await exercise(followed)
-        await followed.told(outcome)
-        await followed.settles()
+        await change_objects(followed)
+        await followed.until_outcome(outcome)
+        await followed.until_equal_to_the_api()
         await eventually(lambda: fault.hits == 2 or followed.outcomes[-1] is Outcome.LISTED)
-        await exercise(followed)
-        await followed.settles()
+        await change_objects(followed)
+        await followed.until_equal_to_the_api()
         assert followed.values() == {"a": "4", "c": "0", "d": "again"}
         assert not followed.store.quarantined
 
@@ -252,8 +252,8 @@ async def test_store_equals_the_api_after_a_list_fault(
     proxy.fault(action, listing, times=2)
     async with follow(patience=patience_with(action)) as followed:
         await asyncio.wait_for(followed.watcher.synced.wait(), 60)
-        await exercise(followed)
-        await followed.settles()
+        await change_objects(followed)
+        await followed.until_equal_to_the_api()
 
 
 async def test_store_keeps_its_objects_while_the_server_is_unreachable(
@@ -263,12 +263,12 @@ async def test_store_keeps_its_objects_while_the_server_is_unreachable(
         await followed.watcher.synced.wait()
         proxy.fault(p.reset_before_forwarding, times=1_000_000)
         await proxy.cut()
-        await followed.told(Outcome.FAILED, times=8)
+        await followed.until_outcome(Outcome.FAILED, times=8)
         assert followed.values() == {"a": "0", "b": "0", "c": "0"}
         assert not [change for change in followed.changes if change.kind == "deleted"]
-        await exercise(followed)
+        await change_objects(followed)
         proxy.faults.clear()
-        await followed.settles()
+        await followed.until_equal_to_the_api()
 
 
 @pytest.mark.parametrize(
@@ -289,10 +289,10 @@ async def test_watcher_backs_off_when_every_watch_ends_at_once(
     began = time.monotonic()
     async with follow(timing) as followed:
         await followed.watcher.synced.wait()
-        await eventually(lambda: followed.watches() >= 5, interval=0.01)
-        # Four waits of at least half the first one; without backoff they take no time at all.
+        await eventually(lambda: followed.ended_watches() >= 5, interval=0.01)
+        # Four waits of at least half of the first backoff.
         assert time.monotonic() - began >= 4 * 0.05
-        # What asks over a kept connection that turns out to be closed asks once more, without a wait.
+        # A request on a kept connection that was closed is repeated once without a wait.
         assert 5 <= proxy.count(watching) <= 10
         assert proxy.count(listing) <= 6
 
@@ -309,13 +309,13 @@ async def test_only_a_silent_watch_is_abandoned_after_the_inactivity_timeout(
             await asyncio.sleep(0.1)
         assert proxy.count(watching) == 1
         assert Outcome.SILENT not in followed.outcomes
-        await followed.told(Outcome.SILENT)
+        await followed.until_outcome(Outcome.SILENT)
 
 
 async def test_bookmark_advances_the_resource_version_of_the_next_watch(
     proxy: Proxy, follow: Callable[..., Any]
 ):
-    """The server sends one shortly before a watch's time is over; here that is after three seconds."""
+    """The server sends a bookmark shortly before a watch times out, here after three seconds."""
     timing = replace(PATIENT, server_timeout=(3, 3))
     async with follow(timing) as followed:
         await followed.watcher.synced.wait()
@@ -324,7 +324,7 @@ async def test_bookmark_advances_the_resource_version_of_the_next_watch(
             await followed.client.create(CONFIG_MAPS, body, "default", dry_run=False)
             await followed.client.delete(CONFIG_MAPS, f"elsewhere-{number}", "default")
         await eventually(lambda: proxy.count(watching) >= 2, interval=0.05)
-        watches = [asked for asked in proxy.seen if asked.is_watch]
+        watches = [request for request in proxy.seen if request.is_watch]
         assert int(watches[1].query["resourceVersion"]) > int(watches[0].query["resourceVersion"])
         assert watches[0].query["allowWatchBookmarks"] == "true"
         assert proxy.count(listing) == 1
@@ -340,8 +340,8 @@ async def test_duplicate_and_stale_watch_events_change_nothing(proxy: Proxy, fol
     proxy.fault(p.with_lines(repeat), watching, times=100)
     async with follow(PATIENT) as followed:
         await followed.watcher.synced.wait()
-        await exercise(followed)
-        await followed.settles()
+        await change_objects(followed)
+        await followed.until_equal_to_the_api()
         versions = [
             int(change.new["metadata"]["resourceVersion"])
             for change in followed.changes
@@ -363,11 +363,11 @@ MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-def spoil(change: Callable[[dict[str, Any]], Any], name: str) -> Callable[[dict[str, Any]], Any]:
-    def spoiled(obj: dict[str, Any]) -> Any:
+def malform(change: Callable[[dict[str, Any]], Any], name: str) -> Callable[[dict[str, Any]], Any]:
+    def malformed(obj: dict[str, Any]) -> Any:
         return change(obj) if obj["metadata"].get("name") == name else obj
 
-    return spoiled
+    return malformed
 
 
 def value_of_x(obj: dict[str, Any]) -> list[str]:
@@ -378,17 +378,17 @@ def value_of_x(obj: dict[str, Any]) -> list[str]:
 async def test_malformed_object_in_a_list_blocks_no_other(
     proxy: Proxy, follow: Callable[..., Any], change: Callable[[dict[str, Any]], Any]
 ):
-    aside: list[Resource] = []
-    spoiled = spoil(change, "b")
+    reported: list[Resource] = []
+    malformed = malform(change, "b")
     proxy.fault(
-        p.with_document(lambda body: {**body, "items": [spoiled(item) for item in body["items"]]}), listing
+        p.with_document(lambda body: {**body, "items": [malformed(item) for item in body["items"]]}), listing
     )
-    async with follow(indexes={"x": value_of_x}, on_quarantine=aside.append) as followed:
+    async with follow(indexes={"x": value_of_x}, on_quarantine=reported.append) as followed:
         await asyncio.wait_for(followed.watcher.synced.wait(), 60)
         assert set(followed.values()) == {"a", "c"}
-        assert len(aside) == len(followed.store.quarantined) == 1
+        assert len(reported) == len(followed.store.quarantined) == 1
         await followed.put("b", "good again")
-        await followed.settles()
+        await followed.until_equal_to_the_api()
 
 
 @pytest.mark.parametrize(
@@ -397,13 +397,13 @@ async def test_malformed_object_in_a_list_blocks_no_other(
 async def test_malformed_object_in_a_watch_blocks_no_other(
     proxy: Proxy, follow: Callable[..., Any], change: Callable[[dict[str, Any]], Any]
 ):
-    spoiled = spoil(change, "b")
+    malformed = malform(change, "b")
 
-    def spoil_event(_: int, line: bytes) -> bytes:
+    def malform_event(_: int, line: bytes) -> bytes:
         event = json.loads(line)
-        return json.dumps({**event, "object": spoiled(event["object"])}).encode() + b"\n"
+        return json.dumps({**event, "object": malformed(event["object"])}).encode() + b"\n"
 
-    proxy.fault(p.with_lines(spoil_event), watching)
+    proxy.fault(p.with_lines(malform_event), watching)
     async with follow(PATIENT, indexes={"x": value_of_x}) as followed:
         await followed.watcher.synced.wait()
         await eventually(lambda: proxy.count(watching) == 1, interval=0.01)
@@ -411,11 +411,11 @@ async def test_malformed_object_in_a_watch_blocks_no_other(
         await followed.put("a", "1")
         await eventually(lambda: followed.values() == {"a": "1", "b": "0", "c": "0"}, interval=0.01)
         assert len(followed.store.quarantined) == 1
-        # the next watch is untouched
+        # The next watch is unchanged.
         await proxy.cut()
-        await followed.told(Outcome.FAILED)
+        await followed.until_outcome(Outcome.FAILED)
         await followed.put("b", "2")
-        await followed.settles()
+        await followed.until_equal_to_the_api()
 
 
 async def test_own_writes_are_stored_at_once_and_do_not_restore_deleted_objects(
@@ -435,24 +435,24 @@ async def test_own_writes_are_stored_at_once_and_do_not_restore_deleted_objects(
         await eventually(lambda: "f" in followed.values(), interval=0.01)
         assert followed.store.upsert(created) is None
         assert followed.store.upsert(marker) is None
-        await followed.settles()
+        await followed.until_equal_to_the_api()
         kinds = [(change.kind, change.key.name) for change in followed.changes[3:]]
         assert kinds.count(("modified", "a")) == kinds.count(("deleted", "a")) == 1
 
 
 async def test_watcher_recovers_when_resource_versions_go_back(proxy: Proxy, follow: Callable[..., Any]):
-    """As after a restore from a backup. The real server is silent on a watch of a version still to come."""
+    """As after a restore from a backup. The server sends nothing on a watch of a future version."""
 
-    def long_after(body: dict[str, Any]) -> dict[str, Any]:
+    def with_future_version(body: dict[str, Any]) -> dict[str, Any]:
         return {**body, "metadata": {**body["metadata"], "resourceVersion": "999999999999"}}
 
-    proxy.fault(p.with_document(long_after), listing)
+    proxy.fault(p.with_document(with_future_version), listing)
     async with follow() as followed:
         await followed.watcher.synced.wait()
-        await exercise(followed)
-        await followed.settles()
-        await exercise(followed)
-        await followed.settles()
+        await change_objects(followed)
+        await followed.until_equal_to_the_api()
+        await change_objects(followed)
+        await followed.until_equal_to_the_api()
 
 
 async def test_watcher_lists_again_after_resource_version_too_large(proxy: Proxy, follow: Callable[..., Any]):
@@ -460,9 +460,9 @@ async def test_watcher_lists_again_after_resource_version_too_large(proxy: Proxy
     status = {"kind": "Status", "status": "Failure", "reason": "Timeout", "code": 504, "details": details}
     proxy.fault(p.answer_with(504, json.dumps(status).encode()), watching)
     async with follow(PATIENT) as followed:
-        await followed.told(Outcome.EXPIRED)
-        await exercise(followed)
-        await followed.settles()
+        await followed.until_outcome(Outcome.EXPIRED)
+        await change_objects(followed)
+        await followed.until_equal_to_the_api()
         assert proxy.count(listing) == 2
 
 
@@ -502,7 +502,7 @@ async def test_store_equals_the_api_after_the_api_server_is_killed_and_revived(
     credentials = load_credentials(cluster.kubeconfig)
     async with Client(credentials, user_agent="admitq-tests", timeout=2.0, observe=attempts.append) as ours:
         watcher = Watcher(ours, CONFIG_MAPS, store, namespace="default", field_selector=NOT_OURS)
-        followed = Followed(watcher, store, client, "default")
+        followed = WatchedStore(watcher, store, client, "default")
         task = asyncio.create_task(watcher.run())
         await asyncio.wait_for(watcher.synced.wait(), 60)
         await followed.put("a", "1")
@@ -527,7 +527,7 @@ async def test_store_equals_the_api_after_the_api_server_is_killed_and_revived(
 
 
 async def test_watch_of_a_too_old_version_raises_a_gone_error(client: Client, namespace: str, installed: str):
-    # A kind that the server learnt of late: what it was before that, its watch cache cannot tell.
+    # The watch cache of a kind has no versions from before its CRD was installed.
     workloads = kinds_of(names_for(installed)).workloads
     async with aclosing(client.watch(workloads, "1", namespace=namespace)) as events:
         with pytest.raises(ApiError) as caught:

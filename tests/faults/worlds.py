@@ -1,4 +1,4 @@
-"""A small world for fault tests: one team, one queue, jobs of two pods."""
+"""Objects of fault tests: one namespace, one queue, and jobs of two pods."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NAMESPACE = "team"
 
 
 def job(number: int, queue_label: str, seconds: float | None) -> dict[str, Any]:
-    """A Job of two pods that ask for a CPU each; without seconds they run until they are deleted."""
+    """A Job of two pods with a CPU each; without ``seconds`` they run until they are deleted."""
     annotations = {} if seconds is None else {"kwok.admitq.dev/run-seconds": f"{seconds:.1f}"}
     return {
         "apiVersion": "batch/v1",
@@ -56,7 +56,7 @@ async def create(client: Client, obj: dict[str, Any]) -> None:
 
 
 async def set_up_queues(client: Client, api_group: str) -> None:
-    """Make a namespace with a LocalQueue ``main`` that leads to ``QUOTA_CPU`` CPUs."""
+    """Create a namespace with a LocalQueue ``main``; its ClusterQueue has a quota of ``QUOTA_CPU`` CPUs."""
     names = names_for(api_group)
     kinds = kinds_of(names)
     quota = {"name": "cpu", "nominalQuota": str(QUOTA_CPU)}
