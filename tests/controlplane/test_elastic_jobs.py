@@ -177,7 +177,7 @@ async def test_c14_scale_down_of_a_reserved_workload_frees_quota_at_once(stage: 
 
     async def reserving_and_total() -> Any:
         status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
-        return status["reservingWorkloads"], status["flavorsReservation"][0]["resources"][0]["sum_of_series"]
+        return status["reservingWorkloads"], status["flavorsReservation"][0]["resources"][0]["total"]
 
     wide = await stage.create(workloads, "wide", standalone_workload(8))
     await stage.until(lambda: has_quota("wide"))

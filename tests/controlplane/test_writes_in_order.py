@@ -250,6 +250,8 @@ async def _preemption(stage: Stage, writes: Writes) -> None:
                     f"Workload victim: Normal Preempted {preempted_for}; {priorities}",
                     f"Workload victim: Normal EvictedDueToPreempted {preempted_for}",
                     f"Job victim: Normal Stopped {preempted_for}",
+                    f"~Job victim: Warning PendingEvaluation {preempted_for}",
+                    f"~Job victim: Warning WaitingForQuota {insufficient}",
                     f"Workload victim: Warning WaitingForQuota {insufficient}",
                 ],
                 "taker": [
@@ -258,6 +260,7 @@ async def _preemption(stage: Stage, writes: Writes) -> None:
                         f"Workload taker: Normal PreemptedWorkload Preempted workload {key} (UID: {uid}) in "
                         f"ClusterQueue {queue}; {priorities}"
                     ),
+                    f"~Job taker: Warning {waits}",
                     f"~Workload taker: Warning {waits}",
                     *(of_taker[one].replace(stage.own("taker"), queue) for one in ("reserved", "admitted")),
                     of_taker["started"].replace(stage.own("taker"), queue),
@@ -342,6 +345,8 @@ async def _rejected_check(stage: Stage, writes: Writes) -> None:
         expected["reserved"],
         f"Workload rejected: Warning AdmissionCheckRejected Deactivated due to {target}",
         f"Workload rejected: Normal EvictedDueTo{reason} {message}",
+        f"~Job rejected: Warning PendingEvaluation {message}",
+        "~Job rejected: Warning Deactivated The workload is deactivated",
     ]
     await writes.until(Story(steps, {"rejected": events}))
 

@@ -1,4 +1,4 @@
-"""The schema of the chart's value `config`: helm refuses what a process would refuse at start."""
+"""The schema of the chart's value `config`: helm refuses configurations that a process would refuse."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ FILES = yaml.safe_load((REPOSITORY / "tests/unit/api/cases/configuration_files.y
 
 Template = Callable[..., subprocess.CompletedProcess[str]]
 
-WRONG: tuple[tuple[dict[str, Any], str], ...] = (
+INVALID: tuple[tuple[dict[str, Any], str], ...] = (
     ({"managedJobs": True}, "at '/config': additional properties 'managedJobs' not allowed"),
     ({"waitForPodsReady": {"timout": "5m"}}, "at '/config/waitForPodsReady': additional properties 'timout'"),
     (
@@ -53,13 +53,13 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("config", "says"), WRONG)
+@pytest.mark.parametrize(("config", "message"), INVALID)
 def test_invalid_configuration_is_refused_with_its_path(
-    config: dict[str, Any], says: str, template: Template
+    config: dict[str, Any], message: str, template: Template
 ) -> None:
     answer = template({"config": config}, check=False)
     assert answer.returncode != 0, "it was rendered"
-    assert says in answer.stderr
+    assert message in answer.stderr
 
 
 def nested(path: str, value: Any) -> dict[str, Any]:
@@ -85,10 +85,10 @@ def documented() -> Iterator[dict[str, Any]]:
 
 
 def accepted() -> Iterator[dict[str, Any]]:
-    """Every configuration file that the documentation shows or that a test of the processes accepts."""
+    """Every valid configuration file of the documentation and of the unit tests."""
     yield from documented()
     for case in CASES["values"]:
-        # A process ignores an unknown field without value. Helm reports it.
+        # A process ignores an unknown field without value; helm reports it.
         if case["taken"] is not None:
             yield nested(case["field"], case["taken"])
     for case in FILES:

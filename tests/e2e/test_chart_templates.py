@@ -1,4 +1,4 @@
-"""What the chart renders and what it refuses, without a cluster."""
+"""Rendering of the chart without a cluster, and values that it refuses."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def rows(name: str) -> list[Any]:
 
 
 def value_at(value: Any, path: list[Any]) -> Any:
-    """Follow keys, indexes, and in lists `{name: …}` for the entry that has these fields."""
+    """Follow keys and indexes. In a list, a step `{name: …}` selects the entry with these fields."""
     for step in path:
         if isinstance(step, Mapping):
             value = next((one for one in value if contains(one, step)), MISSING)
@@ -155,7 +155,7 @@ EVERYTHING: dict[str, Any] = {
     },
     "networkPolicy": {"enabled": True},
 }
-"""Values that switch on whatever can be switched on."""
+"""Values that enable every feature of the chart."""
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -169,7 +169,7 @@ def test_rendered_manifests_name_only_one_api_group(
     assert group in text
     assert [line for line in text.splitlines() if other in line or other.replace(".", "-") in line] == []
     if not file:
-        # Alerts and dashboard ask for metrics by their names.
+        # Alerts and dashboard contain names of metrics.
         series = set(re.findall(r"\b(?:admitq|kueue)_[a-z_]+", text))
         assert len(series) > 10
         assert {name.partition("_")[0] for name in series} == {names_for(group).metric_prefix}

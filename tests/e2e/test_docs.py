@@ -1,4 +1,4 @@
-"""The documentation is true: its manifests are accepted, its links lead somewhere, its commands exist."""
+"""The documentation is correct: manifests are accepted, links have targets, commands exist."""
 
 import json
 import re
@@ -38,13 +38,13 @@ LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 COMMAND = re.compile(r"(?<![\w/.])((?:hack|\.ci)/[\w/-]+)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 SCENARIO = "Scenario"
-"""The kind of the simulator's files, which no API server knows."""
+"""The kind of the simulator's files, which has no CRD."""
 NOT_INSTALLED = {"Application", "PipelineRun", "Workflow"}
-"""Kinds of other projects without a definition in the local control plane."""
+"""Kinds of other projects without a CRD in the local control plane."""
 
 
 class Block(NamedTuple):
-    """A piece of code in a page."""
+    """A code block of a page."""
 
     page: Path
     language: str
@@ -71,13 +71,13 @@ def manifests() -> list[Any]:
 
 @cache
 def definitions() -> dict[tuple[str, str], str]:
-    """The definitions that can be installed, by the group and kind that they are of."""
-    every = [one["spec"] for one in crds.definitions((*crds.NAMES, *crds.OWN_NAMES))]
-    return {(one["group"], one["names"]["kind"]): f"{one['names']['plural']}.{one['group']}" for one in every}
+    """The names of the CRDs that can be installed, by group and kind."""
+    specs = [one["spec"] for one in crds.definitions((*crds.NAMES, *crds.OWN_NAMES))]
+    return {(one["group"], one["names"]["kind"]): f"{one['names']['plural']}.{one['group']}" for one in specs}
 
 
 def path_of(manifest: dict[str, Any], api: Api) -> str:
-    """Where objects of the manifest's kind are created, as the API server tells."""
+    """The path for objects of the manifest's kind, from the discovery of the API server."""
     version, kind = manifest["apiVersion"], manifest["kind"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     found: list[dict[str, Any]] = []
@@ -104,7 +104,7 @@ def test_documented_manifests_are_accepted_by_the_api_server(
     group = manifest["apiVersion"].rpartition("/")[0]
     if definition := definitions().get((group, manifest["kind"])):
         crds.install_missing(cluster, [definition])
-    # Under a name that is surely free: what counts is whether the rest is accepted.
+    # With a generated name, so that existing objects do not matter.
     metadata = {**manifest["metadata"], "name": None, "namespace": None, "generateName": "docs-"}
     with cluster.api() as api:
         path = f"{path_of(manifest, api)}?dryRun=All&fieldValidation=Strict"

@@ -1,6 +1,6 @@
-"""No lock-out: with no webhook to answer, what mends a cluster goes on, whatever namespaces are managed.
+"""No lock-out: while no webhook answers, a cluster can be repaired, whichever namespaces are managed.
 
-The releases here have no replica of the webhook.
+The webhook of the releases here has no replicas.
 """
 
 import re
@@ -34,7 +34,7 @@ VALUES = {
     "webhook.timeoutSeconds": 2,
     "config.integrations.frameworks[0]": "pod",
     "config.integrations.frameworks[1]": "batch/job",
-    # All namespaces but one: also kube-system and our own, were they not always excluded.
+    # All namespaces but one. kube-system and the namespace of admitq are always excluded.
     "config.managedJobsNamespaceSelector.matchExpressions[0].key": "kubernetes.io/metadata.name",
     "config.managedJobsNamespaceSelector.matchExpressions[0].operator": "NotIn",
     "config.managedJobsNamespaceSelector.matchExpressions[0].values[0]": NOT_MANAGED,
@@ -57,10 +57,10 @@ def job(name: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Broken:
-    """A cluster with a release without answering webhooks."""
+class UnansweredCluster:
+    """A cluster with a release whose webhooks do not answer."""
 
-    cluster: LocalCluster
+    local: LocalCluster
     api: Api
     group: str
 
@@ -80,7 +80,7 @@ class Broken:
 
 
 @pytest.fixture
-async def broken(api_group: str, helm: Helm, private_cluster: Start) -> Any:
+async def unanswered(api_group: str, helm: Helm, private_cluster: Start) -> Any:
     cluster = private_cluster()
     with cluster.api() as api:
         for namespace in (OWN, NOT_MANAGED, MANAGED):
@@ -89,8 +89,8 @@ async def broken(api_group: str, helm: Helm, private_cluster: Start) -> Any:
             await eventually(
                 lambda at=namespace: exists(api, f"/api/v1/namespaces/{at}/serviceaccounts/default")
             )
-        state = Broken(cluster, api, api_group)
-        # Pods from before: one that is none of ours, one that is in the queue.
+        state = UnansweredCluster(cluster, api, api_group)
+        # Two pods from before the installation: only one has a mark of admitq.
         mark = {names_for(api_group).managed: "true"}
         state.create("pods", MANAGED, pod("unmarked"))
         state.create("pods", MANAGED, pod("marked", labels=mark))
@@ -103,7 +103,7 @@ async def broken(api_group: str, helm: Helm, private_cluster: Start) -> Any:
 
 
 def prefix(group: str) -> str:
-    """What the names of the release's objects begin with."""
+    """The prefix of the names of the release's objects."""
     return names_for(group).installation or "admitq"
 
 
@@ -115,67 +115,72 @@ def exists(api: Api, path: str) -> bool:
 
 
 @pytest.mark.core
-async def test_unmanaged_namespaces_jobs_and_nodes_work_when_webhooks_do_not_answer(broken: Broken) -> None:
+async def test_unmanaged_namespaces_jobs_and_nodes_work_when_webhooks_do_not_answer(
+    unanswered: UnansweredCluster,
+) -> None:
     for namespace in ("kube-system", OWN, NOT_MANAGED):
-        broken.create("pods", namespace, pod("repair"))
-    assert broken.is_refused(broken.create, "pods", MANAGED, pod("new"))
-    assert broken.is_refused(broken.create, "jobs", MANAGED, job("new"))
-    await jobs_are_tracked(broken)
-    nodes_report(broken)
-    await pods_without_marks_go_on(broken)
+        unanswered.create("pods", namespace, pod("repair"))
+    assert unanswered.is_refused(unanswered.create, "pods", MANAGED, pod("new"))
+    assert unanswered.is_refused(unanswered.create, "jobs", MANAGED, job("new"))
+    await jobs_are_tracked(unanswered)
+    nodes_report(unanswered)
+    await pods_without_marks_can_be_updated(unanswered)
 
 
-async def jobs_are_tracked(broken: Broken) -> None:
-    """The Job controller creates pods, counts their ends and takes its finalizers off them."""
-    broken.create("jobs", NOT_MANAGED, job("nightly"))
+async def jobs_are_tracked(unanswered: UnansweredCluster) -> None:
+    """The Job controller creates pods, counts finished ones and removes its finalizers."""
+    unanswered.create("jobs", NOT_MANAGED, job("nightly"))
     root = f"/apis/batch/v1/namespaces/{NOT_MANAGED}/jobs/nightly"
 
     def is_complete() -> bool:
-        conditions = broken.api.request("GET", root)["status"].get("conditions", ())
+        conditions = unanswered.api.request("GET", root)["status"].get("conditions", ())
         return any(one["type"] == "Complete" and one["status"] == "True" for one in conditions)
 
     await eventually(is_complete)
     selector = "labelSelector=batch.kubernetes.io/job-name%3Dnightly"
-    pods = broken.api.request("GET", f"/api/v1/namespaces/{NOT_MANAGED}/pods?{selector}")["items"]
+    pods = unanswered.api.request("GET", f"/api/v1/namespaces/{NOT_MANAGED}/pods?{selector}")["items"]
     assert [one["metadata"].get("finalizers") for one in pods] == [None]
 
 
-def nodes_report(broken: Broken) -> None:
+def nodes_report(unanswered: UnansweredCluster) -> None:
     """A node renews its Lease and writes its status."""
-    name = broken.api.request("GET", "/api/v1/nodes")["items"][0]["metadata"]["name"]
+    name = unanswered.api.request("GET", "/api/v1/nodes")["items"][0]["metadata"]["name"]
     lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    if exists(broken.api, lease):
-        broken.merge(lease, {"spec": {"renewTime": now}})
+    if exists(unanswered.api, lease):
+        unanswered.merge(lease, {"spec": {"renewTime": now}})
     else:
         given = {"metadata": {"name": name}, "spec": {"holderIdentity": name, "renewTime": now}}
-        broken.api.request("POST", lease.rpartition("/")[0], given)
+        unanswered.api.request("POST", lease.rpartition("/")[0], given)
     images = {"status": {"images": [{"names": ["pulled"], "sizeBytes": 1}]}}
-    assert broken.merge(f"/api/v1/nodes/{name}/status", images)["status"]["images"]
+    assert unanswered.merge(f"/api/v1/nodes/{name}/status", images)["status"]["images"]
 
 
-async def pods_without_marks_go_on(broken: Broken) -> None:
-    """In a managed namespace, updates are reviewed only of pods that carry a name of ours."""
+async def pods_without_marks_can_be_updated(unanswered: UnansweredCluster) -> None:
+    """In a managed namespace, updates are reviewed only for pods with a label or annotation of admitq."""
     root = f"/api/v1/namespaces/{MANAGED}/pods"
     finalizers = {"metadata": {"finalizers": ["example.com/tracking"]}}
-    assert broken.merge(f"{root}/unmarked", finalizers)["metadata"]["finalizers"]
+    assert unanswered.merge(f"{root}/unmarked", finalizers)["metadata"]["finalizers"]
     assert (
-        "finalizers" not in broken.merge(f"{root}/unmarked", {"metadata": {"finalizers": None}})["metadata"]
+        "finalizers"
+        not in unanswered.merge(f"{root}/unmarked", {"metadata": {"finalizers": None}})["metadata"]
     )
-    names = names_for(broken.group)
-    assert broken.is_refused(broken.merge, f"{root}/marked", {"metadata": {"labels": {"a": "b"}}})
-    assert broken.is_refused(broken.merge, f"{root}/marked", {"metadata": {"labels": {names.managed: None}}})
-    assert broken.is_refused(
-        broken.merge, f"{root}/unmarked", {"metadata": {"labels": {names.managed: "true"}}}
+    names = names_for(unanswered.group)
+    assert unanswered.is_refused(unanswered.merge, f"{root}/marked", {"metadata": {"labels": {"a": "b"}}})
+    assert unanswered.is_refused(
+        unanswered.merge, f"{root}/marked", {"metadata": {"labels": {names.managed: None}}}
     )
-    # So many that looking at each would exhaust what the API server spends on a condition.
+    assert unanswered.is_refused(
+        unanswered.merge, f"{root}/unmarked", {"metadata": {"labels": {names.managed: "true"}}}
+    )
+    # A condition that evaluated each of these labels would exceed the cost limit of the API server.
     many = {f"l{number}": "" for number in range(20_000)}
-    assert broken.merge(f"{root}/unmarked", {"metadata": {"labels": many}})
-    assert broken.merge(f"{root}/unmarked", {"metadata": {"annotations": {"a": "b"}}})
+    assert unanswered.merge(f"{root}/unmarked", {"metadata": {"labels": many}})
+    assert unanswered.merge(f"{root}/unmarked", {"metadata": {"annotations": {"a": "b"}}})
 
 
 def commands() -> Iterator[list[str]]:
-    """The commands of the page on repairs, in its order."""
+    """The commands of the break-glass page, in order."""
     for text in re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
         for line in text.replace("\\\n", " ").splitlines():
             if words := shlex.split(line, comments=True):
@@ -183,35 +188,37 @@ def commands() -> Iterator[list[str]]:
 
 
 async def test_commands_of_the_break_glass_page_let_jobs_through_and_restore_the_webhooks(
-    broken: Broken,
+    unanswered: UnansweredCluster,
 ) -> None:
-    if broken.group != GROUPS[0]:
+    if unanswered.group != GROUPS[0]:
         pytest.skip("the page is written for admitq's own group")
     configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    done: list[str] = []
-    let_through = 0
+    executed: list[str] = []
+    created_jobs = 0
     for words in commands():
-        run(words, broken)
-        done.append(" ".join(words))
-        if "failurePolicy=Ignore" in done[-1] or words[:2] == ["kubectl", "delete"]:
-            name = f"through-{let_through}"
-            await eventually(lambda at=name: not broken.is_refused(broken.create, "jobs", MANAGED, job(at)))
-            let_through += 1
-        elif "failurePolicy=Fail" in done[-1]:
-            assert broken.api.request("GET", configurations)["items"]
-            await eventually(lambda: broken.is_refused(broken.create, "jobs", MANAGED, job("late")))
-    assert let_through >= 2, done
+        run(words, unanswered)
+        executed.append(" ".join(words))
+        if "failurePolicy=Ignore" in executed[-1] or words[:2] == ["kubectl", "delete"]:
+            name = f"through-{created_jobs}"
+            await eventually(
+                lambda at=name: not unanswered.is_refused(unanswered.create, "jobs", MANAGED, job(at))
+            )
+            created_jobs += 1
+        elif "failurePolicy=Fail" in executed[-1]:
+            assert unanswered.api.request("GET", configurations)["items"]
+            await eventually(lambda: unanswered.is_refused(unanswered.create, "jobs", MANAGED, job("late")))
+    assert created_jobs >= 2, executed
 
 
-def run(words: list[str], broken: Broken) -> None:
-    program = str(broken.cluster.program(words[0]))
+def run(words: list[str], unanswered: UnansweredCluster) -> None:
+    program = str(unanswered.local.program(words[0]))
     done = subprocess.run(
         [program, *words[1:]],
         capture_output=True,
         text=True,
         check=False,
         cwd=REPOSITORY,
-        env={**environ, **broken.cluster.environment()},
+        env={**environ, **unanswered.local.environment()},
         timeout=60,
     )
     assert done.returncode == 0, (words, done.stderr)

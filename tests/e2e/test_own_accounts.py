@@ -1,6 +1,6 @@
-"""A stolen token of ours changes no image, and nothing in kube-system.
+"""A stolen token of admitq can change neither images nor objects in kube-system.
 
-The calls are made with tokens of the chart's ServiceAccounts, on an API server with the chart's policy.
+The test calls an API server that has the chart's policy, with tokens of the chart's ServiceAccounts.
 """
 
 import http.client
@@ -40,7 +40,7 @@ KINDS = [
 ]
 
 VALUES = {
-    # Nothing listens there, and nothing needs to: no webhook is asked by what is tried here.
+    # No server listens there: the calls of this test reach no webhook.
     "webhook.url": "https://127.0.0.1:1",
     "webhook.failurePolicy": "Ignore",
     "config.featureGates.FailureRecoveryPolicy": "true",
@@ -56,7 +56,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": "web"}, "finalizers": ["example.com/theirs"]},
+        "metadata": {"name": name, "labels": {"app": "web"}, "finalizers": ["example.com/other"]},
         "spec": {"containers": [container], "automountServiceAccountToken": False, **spec},
     }
 
@@ -76,7 +76,7 @@ def job(name: str) -> dict[str, Any]:
 
 
 class Thief:
-    """Calls the API server with nothing but a token."""
+    """Calls the API server with the token of a ServiceAccount."""
 
     def __init__(self, cluster: LocalCluster, account: str) -> None:
         path = f"/api/v1/namespaces/{OWN}/serviceaccounts/{account}/token"
@@ -100,7 +100,7 @@ class Thief:
 
 
 def rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
-    """What is tried (method, path, body, type of patch), and whether it is allowed."""
+    """Calls (name, method, path, body, content type), and whether each is allowed."""
     names = names_for(group)
     pods, jobs = f"/api/v1/namespaces/{TEAM}/pods", f"/apis/batch/v1/namespaces/{TEAM}/jobs"
     of_system = "/api/v1/namespaces/kube-system/pods"
@@ -119,14 +119,14 @@ def rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}
     owned = {"metadata": {"ownerReferences": [owner]}}
     return [
-        # The image of the brief: pods and jobs of kube-system are out of reach altogether.
+        # No object in kube-system can be changed.
         ("an image in kube-system", "PATCH", f"{of_system}/system", REPLACE_IMAGE, JSON, False),
         ("a mark in kube-system", "PATCH", f"{of_system}/system", mark, MERGE, False),
         ("a status in kube-system", "PATCH", f"{of_system}/system/status", failed, MERGE, False),
         ("deleting a pod of kube-system", "DELETE", f"{of_system}/system", None, MERGE, False),
         ("starting a job of kube-system", "PATCH", f"{jobs_of_system}/system", start, MERGE, False),
         ("deleting a job of kube-system", "DELETE", f"{jobs_of_system}/system", None, MERGE, False),
-        # Elsewhere, what the manager does is allowed, and nothing else.
+        # In other namespaces, only the writes of the manager are allowed.
         ("an image of a pod", "PATCH", f"{pods}/web", REPLACE_IMAGE, JSON, False),
         ("a label of a pod", "PATCH", f"{pods}/web", label, MERGE, False),
         (
@@ -178,7 +178,7 @@ def rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
 
 
 def queue_rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
-    """What is tried on kinds that administrators write, as in `rows`."""
+    """Calls on kinds that administrators write, as in `rows`."""
     names = names_for(group)
     root = f"/apis/{group}/{names.version}"
     quota = {"spec": {"cohortName": "rich"}}
@@ -224,7 +224,7 @@ def queue_rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
 
 
 def beyond_roles(group: str) -> list[tuple[str, str, Any]]:
-    """What no role of ours allows, whatever the policy says: method, path, body."""
+    """Calls that no role of the chart allows: method, path, body."""
     core, own, batch = f"/api/v1/namespaces/{TEAM}", f"/apis/{group}", f"/apis/batch/v1/namespaces/{TEAM}"
     version = names_for(group).version
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
@@ -267,7 +267,7 @@ def takes_pods(api: Api, namespace: str) -> bool:
 
 
 def prepare(api: Api, group: str) -> None:
-    # Nodes are not needed: these pods are never scheduled.
+    # These pods are never scheduled.
     nowhere = {"nodeSelector": {"nowhere": "true"}, "serviceAccountName": "default"}
     gates = {"schedulingGates": [{"name": names_for(group).admission_gate}]}
     large = job("large")
@@ -288,7 +288,7 @@ def prepare(api: Api, group: str) -> None:
 
 
 def tried_on(kind: Integration, api: Api, thief: Thief, group: str) -> list[str]:
-    """Start and stop a job of a kind as the manager does, and change its image; return what went wrong."""
+    """Start and stop a job of a kind as the manager does, and change its image; return unexpected answers."""
     root = f"/apis/{kind.api_version}/namespaces/{TEAM}/{kind.plural}"
     given = next(one for one in guide_manifests() if is_of(one, kind))
     stored = api.request("POST", root, kind.with_suspend(in_group(group, given), True))
@@ -310,18 +310,18 @@ def tried_on(kind: Integration, api: Api, thief: Thief, group: str) -> list[str]
     patches.append(({"spec": create_merge_patch(stored["spec"], changed)}, False))
     if "runtimePatches" in SPEC_FIELDS[kind.framework]:
         patches.append(({"spec": {"runtimePatches": [evil_patch(names.trainjob_manager)]}}, False))
-    wrong: list[str] = []
+    problems: list[str] = []
     for patch, is_allowed in patches:
         status, message = thief.call("PATCH", path, patch)
-        # What no user may change is refused before any policy.
+        # Immutable fields are refused before any policy.
         by_policy = "own-accounts" in message or "field is immutable" in message
         if (status < 300) != is_allowed or by_policy == is_allowed:
-            wrong.append(f"{kind.kind}: {patch}: {status} {message}")
-    return wrong
+            problems.append(f"{kind.kind}: {patch}: {status} {message}")
+    return problems
 
 
 def evil_patch(manager: str) -> dict[str, Any]:
-    """A patch of our own that changes an image beside what an admission injects."""
+    """A runtime patch of the manager that also changes an image."""
     spec = {"nodeSelector": {"a": "b"}, "containers": [{"name": "node", "image": "evil"}]}
     job = {"name": "node", "template": {"spec": {"template": {"spec": spec}}}}
     return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
@@ -336,14 +336,14 @@ def in_group(group: str, manifest: Any) -> Any:
 
 
 def tried(rows: list[tuple[str, str, str, Any, str, bool]], thief: Thief, prefix: str) -> list[str]:
-    """Make the calls, and return what went wrong."""
-    wrong: list[str] = []
+    """Make the calls, and return unexpected answers."""
+    problems: list[str] = []
     for what, method, path, body, kind, is_allowed in rows:
         status, message = thief.call(method, path, body, kind)
         by_policy = f"ValidatingAdmissionPolicy '{prefix}-own-accounts'" in message and "denied" in message
         if (status < 300) != is_allowed or by_policy == is_allowed:
-            wrong.append(f"{what}: {status} {message}")
-    return wrong
+            problems.append(f"{what}: {status} {message}")
+    return problems
 
 
 @pytest.mark.core
@@ -371,15 +371,15 @@ async def test_stolen_token_changes_only_fields_that_the_manager_writes(
         for kind, name in (("ClusterQueue", "cq"), ("ResourceFlavor", "default")):
             one = {"apiVersion": own, "kind": kind, "metadata": {"name": name}, "spec": {}}
             api.request("POST", f"/apis/{own}/{kind.lower()}s", one)
-        wrong = tried(rows(api_group) + queue_rows(api_group), thief, prefix)
+        problems = tried(rows(api_group) + queue_rows(api_group), thief, prefix)
         webhook = Thief(cluster, f"{prefix}-webhook")
-        for account, by in (("manager", thief), ("webhook", webhook)):
+        for account, caller in (("manager", thief), ("webhook", webhook)):
             for method, path, body in beyond_roles(api_group):
-                status, message = by.call(method, path, body)
+                status, message = caller.call(method, path, body)
                 if status != 403 or "cannot" not in message:
-                    wrong.append(f"{method} {path} by the {account}: {status} {message}")
-        wrong += [line for kind in KINDS for line in tried_on(kind, api, thief, api_group)]
-        assert not wrong, "\n".join(wrong)
+                    problems.append(f"{method} {path} by the {account}: {status} {message}")
+        problems += [line for kind in KINDS for line in tried_on(kind, api, thief, api_group)]
+        assert not problems, "\n".join(problems)
 
         def is_checked() -> bool:
             checked = api.request("GET", policy)["status"]["typeChecking"]

@@ -1,4 +1,4 @@
-"""The chart's policy decides which users may name which priority class, for every source of a priority."""
+"""The chart's policy restricts which users may use a priority class, wherever the class is named."""
 
 import http.client
 import json
@@ -43,8 +43,8 @@ def template(label: str, **classes: str) -> dict[str, Any]:
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-class Tried(NamedTuple):
-    """An object that is created, or the change of a Job."""
+class Call(NamedTuple):
+    """The creation of an object, or a change of a Job."""
 
     what: str
     user: str
@@ -58,7 +58,7 @@ def job(name: str, pods: dict[str, Any], **labels: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}, "spec": {"suspend": True, "template": pods}}
 
 
-def rows(label: str) -> list[Tried]:
+def rows(label: str) -> list[Call]:
     jobs = "/apis/batch/v1/namespaces/team/jobs"
     plain, classes = template(label), template(label, by_name="critical")
     cron = {"schedule": "@daily", "jobTemplate": job("", plain, **{label: "urgent"})}
@@ -66,7 +66,7 @@ def rows(label: str) -> list[Tried]:
     marked = template(label, by_label="urgent")
     marked["spec"]["restartPolicy"] = "Always"
     selector = {"matchLabels": {"app": "a"}}
-    # Kinds of others are not known by their paths alone.
+    # Kinds of other projects need apiVersion and kind in the body.
     a_jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "a"}}
     a_pytorchjob = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}}
     jobset = {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": classes}}}]}
@@ -76,71 +76,71 @@ def rows(label: str) -> list[Tried]:
     sets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets"
     free = {"Worker": {**replicas["Worker"], "template": plain}}
     return [
-        Tried("a class of the lead", LEAD, jobs, job("a", plain, **{label: "urgent"}), True),
-        Tried("a class of the lead", USER, jobs, job("b", plain, **{label: "urgent"}), False),
-        Tried("a class without users", LEAD, jobs, job("c", plain, **{label: "never"}), False),
-        Tried("a free class", USER, jobs, job("d", plain, **{label: "low"}), True),
-        Tried("no class", USER, jobs, job("e", plain), True),
-        Tried("no labels", USER, jobs, {**job("f", plain), "metadata": {"name": "f"}}, True),
-        Tried(
+        Call("a class of the lead", LEAD, jobs, job("a", plain, **{label: "urgent"}), True),
+        Call("a class of the lead", USER, jobs, job("b", plain, **{label: "urgent"}), False),
+        Call("a class without users", LEAD, jobs, job("c", plain, **{label: "never"}), False),
+        Call("a free class", USER, jobs, job("d", plain, **{label: "low"}), True),
+        Call("no class", USER, jobs, job("e", plain), True),
+        Call("no labels", USER, jobs, {**job("f", plain), "metadata": {"name": "f"}}, True),
+        Call(
             "adding a class", USER, f"{jobs}/e", {"metadata": {"labels": {label: "urgent"}}}, False, "PATCH"
         ),
-        Tried(
+        Call(
             "adding a free class", USER, f"{jobs}/e", {"metadata": {"labels": {label: "low"}}}, True, "PATCH"
         ),
-        Tried("another change", USER, f"{jobs}/a", {"metadata": {"labels": {"a": "b"}}}, True, "PATCH"),
-        Tried("removing a class", USER, f"{jobs}/a", {"metadata": {"labels": {label: None}}}, True, "PATCH"),
-        Tried(
+        Call("another change", USER, f"{jobs}/a", {"metadata": {"labels": {"a": "b"}}}, True, "PATCH"),
+        Call("removing a class", USER, f"{jobs}/a", {"metadata": {"labels": {label: None}}}, True, "PATCH"),
+        Call(
             "taking it again", USER, f"{jobs}/a", {"metadata": {"labels": {label: "urgent"}}}, False, "PATCH"
         ),
-        Tried("a class of pods", USER, jobs, job("g", classes), False),
-        Tried("a class of pods", LEAD, jobs, job("g", classes), True),
-        Tried(
+        Call("a class of pods", USER, jobs, job("g", classes), False),
+        Call("a class of pods", LEAD, jobs, job("g", classes), True),
+        Call(
             "a CronJob",
             USER,
             "/apis/batch/v1/namespaces/team/cronjobs",
             {"metadata": {"name": "a"}, "spec": cron},
             False,
         ),
-        Tried("a Job of a controller", CONTROLLER, jobs, job("h", classes, **{label: "urgent"}), True),
-        Tried(
+        Call("a Job of a controller", CONTROLLER, jobs, job("h", classes, **{label: "urgent"}), True),
+        Call(
             "a pod",
             USER,
             "/api/v1/namespaces/team/pods",
             {**marked, "metadata": {**marked["metadata"], "name": "p"}},
             False,
         ),
-        Tried(
+        Call(
             "a Deployment",
             USER,
             f"{apps}/deployments",
             {"metadata": {"name": "a"}, "spec": {"selector": selector, "template": marked}},
             False,
         ),
-        Tried(
+        Call(
             "a Deployment's pods",
             USER,
             f"{apps}/deployments",
             {"metadata": {"name": "a"}, "spec": {"selector": selector, "template": always}},
             False,
         ),
-        Tried("a JobSet", USER, sets, {**a_jobset, "spec": jobset}, False),
-        Tried("a JobSet", LEAD, sets, {**a_jobset, "spec": jobset}, True),
-        Tried(
+        Call("a JobSet", USER, sets, {**a_jobset, "spec": jobset}, False),
+        Call("a JobSet", LEAD, sets, {**a_jobset, "spec": jobset}, True),
+        Call(
             "a PyTorchJob",
             USER,
             f"{kubeflow}/pytorchjobs",
             {**a_pytorchjob, "spec": {"pytorchReplicaSpecs": replicas}},
             False,
         ),
-        Tried(
+        Call(
             "a run policy",
             USER,
             f"{kubeflow}/pytorchjobs",
             {**a_pytorchjob, "spec": {"runPolicy": scheduling, "pytorchReplicaSpecs": free}},
             False,
         ),
-        Tried(
+        Call(
             "a free PyTorchJob",
             USER,
             f"{kubeflow}/pytorchjobs",
@@ -170,22 +170,22 @@ def test_only_permitted_users_name_a_priority_class(
             "install", "admitq", str(CHART), "--namespace", "admitq-system", *flags, "--wait", cluster=cluster
         )
         label = names_for(api_group).priority_class
-        probe = Tried("", USER, "/apis/batch/v1/namespaces/team/jobs?dryRun=All", {}, False)
+        probe = Call("", USER, "/apis/batch/v1/namespaces/team/jobs?dryRun=All", {}, False)
         probe = probe._replace(body=job("probe", template(label), **{label: "urgent"}))
         accounts = "/api/v1/namespaces/team/serviceaccounts"
         assert processes.wait(lambda: bool(api.request("GET", accounts)["items"]), timeout_s=30.0)
         assert processes.wait(lambda: call(cluster, probe)[0] == FORBIDDEN, timeout_s=30.0)
-        wrong = [
+        problems = [
             f"{row.what} by {row.user}: {status} {message}"
             for row in rows(label)
             for status, message in (call(cluster, row),)
             if (status < 300) != row.is_allowed
             or (not row.is_allowed and f"{row.user} may not use priority class" not in message)
         ]
-        assert not wrong, "\n".join(wrong)
+        assert not problems, "\n".join(problems)
 
 
-def call(cluster: LocalCluster, tried: Tried) -> tuple[int, str]:
+def call(cluster: LocalCluster, request: Call) -> tuple[int, str]:
     """Make the call as a user; return the status of the answer, and its message."""
     pair, address = cluster.admin, urlsplit(cluster.server)
     context = ssl.create_default_context(cafile=str(cluster.authority))
@@ -193,13 +193,13 @@ def call(cluster: LocalCluster, tried: Tried) -> tuple[int, str]:
     connection = http.client.HTTPSConnection(
         address.hostname or "", address.port, context=context, timeout=30
     )
-    patches = tried.method == "PATCH"
-    connection.putrequest(tried.method, tried.path)
-    for group in (*GROUPS_OF[tried.user], "system:authenticated"):
+    patches = request.method == "PATCH"
+    connection.putrequest(request.method, request.path)
+    for group in (*GROUPS_OF[request.user], "system:authenticated"):
         connection.putheader("Impersonate-Group", group)
-    payload = json.dumps(tried.body).encode()
+    payload = json.dumps(request.body).encode()
     for header, value in {
-        "Impersonate-User": tried.user,
+        "Impersonate-User": request.user,
         "Content-Type": "application/merge-patch+json" if patches else "application/json",
         "Content-Length": str(len(payload)),
     }.items():

@@ -1,6 +1,6 @@
-"""What the chart's roles allow is compared with a table that people review: tests/e2e/cases/rbac.yaml.
+"""The rules of the chart's roles equal a reviewed table: tests/e2e/cases/rbac.yaml.
 
-``python -m tests.e2e.test_rbac_table`` prints the table as the chart renders it now.
+``python -m tests.e2e.test_rbac_table`` prints the table for the current chart.
 """
 
 import difflib
@@ -21,7 +21,7 @@ ROWS: list[dict[str, Any]] = yaml.load(TABLE.read_text(), Loader=yaml.CSafeLoade
 
 
 def rows_of(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """The rules of each role: a line for each resource, or for each name to which one is limited."""
+    """The rules of each role: a line for each resource, or for each resource name."""
     found: dict[str, list[str]] = {}
     for one in objects:
         if one["kind"] in {"ClusterRole", "Role"}:
@@ -52,7 +52,7 @@ def table(of: Mapping[str, list[str]], base: Mapping[str, list[str]]) -> dict[st
 
 
 def written(roles: Mapping[str, Any]) -> str:
-    """A table as the file has it."""
+    """A table in the format of the file."""
     return yaml.dump(dict(sorted(roles.items())), width=200)
 
 

@@ -1,4 +1,4 @@
-"""What users install is the wheel, not the checkout: it must hold everything, and nothing else."""
+"""The wheel holds all files of the packages and no others, and works without the checkout."""
 
 import os
 import subprocess

@@ -1,8 +1,8 @@
 """A proxy between a client and a real kube-apiserver, which injects faults into the real traffic.
 
 The client uses plain HTTP. The proxy uses TLS and its own credentials for the server. Without a fault, all
-traffic passes unchanged. A fault applies to the requests that it matches, a limited number of times. The first
-matching fault of the list is used. Injected answers are those that servers, load balancers and networks send.
+traffic passes unchanged. A fault applies to the requests that it matches, a limited number of times. The
+first matching fault of the list is used. Injected answers are those of servers, load balancers and networks.
 """
 
 import asyncio
