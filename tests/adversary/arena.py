@@ -1,4 +1,4 @@
-"""An arena: one namespace with a tenant, queues of one row or scene each, and the law sampled beside."""
+"""An arena: a namespace with a tenant and queues, in which the law is sampled."""
 
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
@@ -25,9 +25,9 @@ class Arena:
     """A namespace of an attack.
 
     Attributes:
-        admin: the namespace as the cluster administrator has it.
-        tenant: the namespace as a user with the ClusterRole ``edit`` and the chart's role for batch users.
-        other: another namespace, in which that user has no rights.
+        admin: the namespace with the rights of the cluster administrator.
+        tenant: the namespace with the ClusterRole ``edit`` and the chart's role for batch users.
+        other: another namespace, in which the tenant has no rights.
     """
 
     admin: Stage
@@ -125,7 +125,7 @@ class Arena:
         await self.tenant.create(resource, full, {"metadata": metadata, "spec": spec})
         return Target(resource, full, self.admin.namespace)
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- observations ------------------------------------------------------------------------------
 
     async def pods(self, prefix: str) -> list[dict[str, Any]]:
         """Return the pods with a name prefix."""
@@ -141,16 +141,16 @@ class Arena:
         ]
 
     async def until_runs(self, prefix: str, count: int = 1, *, seconds: float = 60.0) -> list[str]:
-        """Wait until so many pods with a name prefix run."""
+        """Wait until exactly ``count`` pods with a name prefix run."""
 
-        async def found() -> list[str]:
+        async def running_pods() -> list[str]:
             running = await self.running(prefix)
             assert len(running) == count, f"running: {running}"
             phases = {one["metadata"]["name"]: one["status"]["phase"] for one in await self.pods(prefix)}
             assert {phases[name] for name in running} <= {"Running"}, phases
             return running or ["none"]
 
-        return await eventually(found, what=f"{count} running pods of {prefix}", timeout=seconds)
+        return await eventually(running_pods, what=f"{count} running pods of {prefix}", timeout=seconds)
 
     async def workloads(self, queue: str) -> list[dict[str, Any]]:
         """The Workloads of a queue."""
@@ -158,7 +158,7 @@ class Arena:
         return [one for one in items if one["spec"].get("queueName") == queue]
 
     async def waiting(self, queue: str) -> list[dict[str, Any]]:
-        """The Workloads of a queue that have been considered and hold no quota."""
+        """The Workloads of a queue that were evaluated and have no quota."""
         return [
             one
             for one in await self.workloads(queue)
@@ -166,25 +166,25 @@ class Arena:
         ]
 
     async def until_waits(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until so many Workloads of a queue have been considered and hold no quota."""
+        """Wait until exactly ``count`` Workloads of a queue were evaluated and have no quota."""
 
-        async def found() -> list[dict[str, Any]]:
+        async def waiting_workloads() -> list[dict[str, Any]]:
             waiting = await self.waiting(queue)
             assert len(waiting) == count, f"{len(waiting)} wait"
             return waiting
 
-        return await eventually(found, what=f"{count} waiting Workloads of {queue}")
+        return await eventually(waiting_workloads, what=f"{count} waiting Workloads of {queue}")
 
     async def until_event(self, kind: str, name: str, reason: str, text: str = "") -> str:
         """Wait for an event about an object with this reason and text."""
 
-        async def found() -> str:
+        async def matching_note() -> str:
             events = await self.admin.events(kind, name)
             matching = [note for one, note in events if one == reason and text in note]
             assert matching, events
             return matching[0]
 
-        return await eventually(found, what=f"event {reason} of {name}")
+        return await eventually(matching_note, what=f"event {reason} of {name}")
 
     async def refused(self, call: Awaitable[Any], code: int, *texts: str) -> None:
         """Assert that the API server refuses a call with this code and message."""
@@ -209,7 +209,7 @@ def assert_refused(answer: ApiError | None, code: int, *texts: str) -> None:
 
 
 def container(cpu: Any) -> dict[str, Any]:
-    """A container that asks for so much CPU."""
+    """A container with a CPU request."""
     return {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": cpu}}}
 
 
@@ -218,16 +218,16 @@ async def arena(stage: Stage, other: Stage, installation: Installation) -> Async
     """Open an arena in a fresh namespace and sample the law in it.
 
     Raises:
-        AssertionError: at the end, the law was broken.
+        AssertionError: at the end, if the law was broken.
     """
     roles = ("edit", f"{installation.prefix}-batch-user-role")
     await stage.flavor()
     async with tenant(stage, installation.cluster, *roles) as as_tenant:
         await eventually(lambda: _has_rights(as_tenant), what="the rights of the tenant")
-        made = Arena(stage, as_tenant, other)
+        opened = Arena(stage, as_tenant, other)
         group, version = stage.names.group, stage.names.version
         async with sampled(stage.client, stage.namespace, group, version, f"-{stage.namespace}"):
-            yield made
+            yield opened
 
 
 async def _has_rights(stage: Stage) -> bool:

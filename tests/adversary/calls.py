@@ -1,4 +1,4 @@
-"""The calls that a tenant can make to change a field, and what must be their end."""
+"""The calls with which a tenant can change a field, and their expected ends."""
 
 import copy
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ OF_CUSTOM_KINDS: Final = frozenset(Way) - {Way.STRATEGIC, Way.STRATEGIC_NULL}
 
 @dataclass(frozen=True)
 class Refused:
-    """The API server answers with this status and a message that holds every text; nothing has changed."""
+    """The API server answers with this status and a message that contains all texts; nothing changes."""
 
     code: int
     texts: tuple[str, ...] = ()
@@ -51,12 +51,12 @@ class Refused:
 
 @dataclass(frozen=True)
 class NoEffect:
-    """The call is answered with success, and the field is as it was."""
+    """The call succeeds, and the field is unchanged."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """The call is answered with success, and the field has the value that the tenant wrote."""
+    """The call succeeds, and the field has the tenant's value."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Undone:
 End = Refused | NoEffect | Allowed | Undone
 
 NO_RIGHT: Final = Refused(403, ("cannot",))
-"""The tenant's roles do not allow the call; admitq is not asked."""
+"""The tenant's roles do not allow the call; no webhook is called."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class Attempt:
     """A row of the table: one call on a field of one object.
 
     Attributes:
-        scene: which objects there are (``scenes.SCENES``).
-        target: which object of the scene the call is for.
-        field: path of the field; names of ours as ``{names.managed}``.
+        scene: the objects that exist (a key of ``scenes.SCENES``).
+        target: the object of the scene that the call changes.
+        field: path of the field; labels and annotations of admitq as ``{names.managed}``.
         way: how the field is written.
         end: what must happen.
         value: what the tenant writes, where the way writes a value.
@@ -94,7 +94,7 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """What the row tries, unique in the table."""
+        """A description of the attempt, unique in the table."""
         place = "/".join(map(str, self.field))
         target = "/".join(filter(None, (self.scene, self.target, self.subresource)))
         return f"{target}: {self.way} {place}={self.value}"
@@ -166,7 +166,7 @@ def pointer(field: Path) -> str:
 
 
 def nested(field: Path, value: Any) -> dict[str, Any]:
-    """An object that holds nothing but a value at a path without list positions."""
+    """An object with only a value at a path, which has no list positions."""
     result: Any = value
     for step in reversed(field):
         result = {step: result}
@@ -189,10 +189,10 @@ def write(obj: dict[str, Any], field: Path, value: Any) -> None:
 
 
 def with_names(field: Path, names: Names) -> Path:
-    """A path in which ``{names.managed}`` stands for that name of ours."""
+    """A path with the names of the API group in place of ``{names.managed}`` and others."""
     return tuple(step.format(names=names) if isinstance(step, str) else step for step in field)
 
 
 def read(obj: Mapping[str, Any], field: Path) -> Any:
-    """The value at a path; None where there is none."""
+    """The value at a path; None if it does not exist."""
     return value_at(obj, field)

@@ -16,7 +16,7 @@ OpenArena = Callable[[], AbstractAsyncContextManager[Arena]]
 
 @pytest.fixture
 def open_arena(fresh_stage: FreshStage, admitq_running: Installation) -> OpenArena:
-    """A function that opens a fresh arena, with the law sampled until it is closed."""
+    """A function that opens a fresh arena in which the law is sampled."""
 
     @asynccontextmanager
     async def opened() -> AsyncGenerator[Arena]:

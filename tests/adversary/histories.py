@@ -1,4 +1,4 @@
-"""Random histories of tenants: moves are drawn and made one after the other, and quota returns at the end."""
+"""Random histories of tenants: random moves one after the other, and the release of all quota at the end."""
 
 import asyncio
 import time
@@ -22,50 +22,50 @@ from tests.controlplane.rest import Snapshot, broken
 QUOTA: Final = 2
 """CPU of the queue of a history. Pods mostly ask for one."""
 PAUSE_SECONDS: Final = 0.5
-"""How long nothing is written where a tenant waits after a move."""
+"""How long nothing is written after a move that waits."""
 STILL_SECONDS: Final = 1.5
 """How long nothing is written at rest."""
 _FEWEST: Final = 2
-"""How many subjects there are before anything else is done than to create them."""
+"""The number of subjects that are created before other acts."""
 
 
-# --- moves that are drawn -------------------------------------------------------------------------
+# --- random moves -------------------------------------------------------------------------------
 
 
 @st.composite
 def histories(draw: st.DrawFn, *, least: int, most: int) -> tuple[Move, ...]:
-    """Moves on subjects that exist, as far as that can be known before they are made."""
-    there: set[str] = set()
+    """Draw moves on subjects that exist, as far as that is known in advance."""
+    existing: set[str] = set()
     moves: list[Move] = []
     for _ in range(draw(st.integers(least, most))):
-        subjects = [one for one in SUBJECTS if owner_of(one) in {None, *there}]
-        if len(there) < _FEWEST:
-            subjects = [one for one in subjects if owner_of(one) is None and one not in there]
+        subjects = [one for one in SUBJECTS if owner_of(one) in {None, *existing}]
+        if len(existing) < _FEWEST:
+            subjects = [one for one in subjects if owner_of(one) is None and one not in existing]
         subject = draw(st.sampled_from(subjects))
-        is_new = owner_of(subject) is None and subject not in there
+        is_new = owner_of(subject) is None and subject not in existing
         acts = [one for one in acts_of(subject) if one.startswith("create") is is_new]
         last = (moves[-1].act, moves[-1].subject) if moves else None
         act = draw(st.sampled_from([one for one in acts if (one, subject) != last]))
         if is_new:
-            there.add(subject)
+            existing.add(subject)
         elif act.startswith("delete"):
-            there.discard(subject)
+            existing.discard(subject)
         moves.append(Move(act, subject, waits=draw(st.booleans())))
     return tuple(moves)
 
 
-# --- what there is --------------------------------------------------------------------------------
+# --- observations ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Seen:
+class NamespaceObjects:
     """The objects of a namespace at one moment, by resource."""
 
     objects: Mapping[Resource, Sequence[dict[str, Any]]]
     workloads: Sequence[dict[str, Any]]
 
     def of(self, queue: str) -> Iterator[tuple[Resource, dict[str, Any]]]:
-        """What a tenant has made in a queue, and what controllers have made of it."""
+        """The objects of a queue that the tenant or controllers created."""
         for resource, objects in self.objects.items():
             for one in objects:
                 if one["metadata"]["name"].startswith(f"{queue}-"):
@@ -80,28 +80,28 @@ class Seen:
         return [one for resource, one in self.of(queue) if resource.plural == "pods"]
 
     def versions_of(self, queue: str) -> set[str]:
-        """What changes with every write on an object of a queue."""
+        """The resource versions of all objects of a queue."""
         objects = [*(one for _, one in self.of(queue)), *self.workloads_of(queue)]
         return {one["metadata"]["resourceVersion"] for one in objects}
 
 
 class View:
-    """Reads a namespace once for all readers that ask at the same time."""
+    """Reads a namespace once for all concurrent readers."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
-        self._waiting: list[asyncio.Future[Seen]] = []
+        self._waiting: list[asyncio.Future[NamespaceObjects]] = []
         self._is_wanted = asyncio.Event()
 
-    async def look(self) -> Seen:
-        """What there is, read after the call."""
-        future: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
+    async def read(self) -> NamespaceObjects:
+        """The objects, read after the call."""
+        future: asyncio.Future[NamespaceObjects] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._is_wanted.set()
         return await future
 
     async def run(self) -> None:
-        """Read whenever it is asked for, until it is cancelled."""
+        """Serve readers until cancelled."""
         while True:
             await self._is_wanted.wait()
             self._is_wanted.clear()
@@ -116,17 +116,17 @@ class View:
                 if not one.done():
                     one.set_result(seen)
 
-    async def _read(self) -> Seen:
+    async def _read(self) -> NamespaceObjects:
         admin = self._arena.admin
         wanted = (*OWN_RESOURCES, admin.kinds.workloads)
         lists = await asyncio.gather(*(admin.client.list(one, admin.namespace) for one in wanted))
         *objects, workloads = [items for items, _ in lists]
-        return Seen(dict(zip(OWN_RESOURCES, objects, strict=True)), workloads)
+        return NamespaceObjects(dict(zip(OWN_RESOURCES, objects, strict=True)), workloads)
 
 
 @asynccontextmanager
 async def viewed(arena: Arena) -> AsyncGenerator[View]:
-    """A view of an arena for the length of a block."""
+    """Run a view of an arena within a block."""
     view = View(arena)
     task = asyncio.create_task(view.run())
     try:
@@ -142,7 +142,7 @@ async def viewed(arena: Arena) -> AsyncGenerator[View]:
 
 @dataclass
 class History:
-    """The moves of one tenant in a queue of its own, and what has come of them so far."""
+    """The moves of a tenant in its own queue, and their results so far."""
 
     arena: Arena
     view: View
@@ -150,16 +150,16 @@ class History:
     made: list[tuple[Move, str]] = field(default_factory=list[tuple[Move, str]])
 
     async def play(self, moves: Sequence[Move]) -> None:
-        """Make the moves, stop, and see quota come to rest, and return when all is deleted.
+        """Make the moves, wait for rest, delete all objects, and check that all quota is released.
 
         Raises:
-            AssertionError: quota does not come to rest, or does not return.
-            ApiError: a call was neither done nor refused.
+            AssertionError: the state at rest breaks a law, or quota is not released.
+            ApiError: a call failed without being refused.
         """
         tenant = Tenant(self.arena, self.queue)
         await self.arena.queue(self.queue, cpu=QUOTA)
         for move in moves:
-            # Excesses of two moves would add up to one that lasts longer than a reaction.
+            # Otherwise the excesses of two moves could last longer than one reaction.
             await eventually(self._is_calm, what=f"no excess in {self.queue}")
             self.made.append((move, await make(tenant, move)))
             if move.waits:
@@ -176,15 +176,15 @@ class History:
         moves = (f"    {move!r},  # {end}" for move, end in self.made)
         return "\n".join((f"history of {self.queue}:", *moves))
 
-    async def _is_calm(self) -> Seen:
-        """No more runs than is reserved."""
-        seen = await self.view.look()
+    async def _is_calm(self) -> NamespaceObjects:
+        """Check that no more runs than is reserved."""
+        seen = await self.view.read()
         found = law.excesses({self.queue: QUOTA * 1000}, seen.pods_of(self.queue), seen.workloads)
         assert not found, found
         return seen
 
     async def _until_still(self, seconds: float) -> None:
-        """Wait until nothing has been written for a while, and no more runs than is reserved."""
+        """Wait until nothing was written for a while, and no more runs than is reserved."""
         loop = asyncio.get_running_loop()
         versions: set[str] = set()
         since = loop.time()
@@ -199,7 +199,7 @@ class History:
         await eventually(is_still, what=f"nothing to be written in {self.queue}", interval=0.2)
 
     async def _is_lawful(self) -> bool:
-        """Queues say what Workloads say, and none waits for what is there."""
+        """Check that queues report what their Workloads hold, and that no Workload waits for free quota."""
         seen = await Snapshot.of(self.arena.admin, self.queue)
         own = replace(
             seen,
@@ -213,7 +213,7 @@ class History:
 
     async def _release(self) -> None:
         """Remove the finalizers of the tenant, which would hold objects forever."""
-        for resource, one in (await self.view.look()).of(self.queue):
+        for resource, one in (await self.view.read()).of(self.queue):
             found = value_at(one, ("metadata", "finalizers"), [])
             if HOLD not in found:
                 continue
@@ -225,8 +225,8 @@ class History:
                     raise
 
     async def _is_deleted(self) -> bool:
-        """Delete what is there, also what has outlived its owner, and look whether that was all."""
-        left = list((await self.view.look()).of(self.queue))
+        """Delete all objects, also those that outlived their owner; return True if none was left."""
+        left = list((await self.view.read()).of(self.queue))
         for resource, one in left:
             if one["metadata"].get("deletionTimestamp"):
                 continue
@@ -240,8 +240,8 @@ class History:
         return True
 
     async def _is_free(self) -> bool:
-        """Nothing is reserved, and nothing waits."""
-        seen = await self.view.look()
+        """Check that no Workload has quota or waits."""
+        seen = await self.view.read()
         holding = [one["metadata"]["name"] for one in seen.workloads_of(self.queue) if law.reserved(one)]
         assert not holding, f"Workloads with quota: {holding}"
         status = (await Snapshot.of(self.arena.admin, self.queue)).cluster_queue["status"]

@@ -23,7 +23,7 @@ JOB_CONTROLLER_S: Final = 5.0
 suspends the Job; kube-controller-manager then deletes the pods, which takes seconds on a busy machine."""
 INTERVAL_S: Final = 0.1
 _LONGEST_STEP_S: Final = 0.3
-"""What one step between two samples counts at most, so that a stalled sampler accuses no pod."""
+"""The longest step between two samples that counts, so that a stalled sampler reports no violation."""
 
 
 def milli(quantity: str | float) -> int:
@@ -39,7 +39,7 @@ def uses_node(pod: JsonObject) -> bool:
 
 
 def requested(pod: JsonObject) -> int:
-    """CPU that a pod asks for: of its containers together, or of its largest init container."""
+    """The CPU request of a pod: the sum of its containers, or its largest init container."""
     spec = pod["spec"]
     if (whole := spec.get("resources", {}).get("requests", {}).get("cpu")) is not None:
         return milli(whole)
@@ -52,7 +52,7 @@ def _of_container(container: JsonObject) -> int:
 
 
 def reserved(workload: JsonObject) -> int:
-    """CPU that the status of a Workload reserves, without what its finished pods gave back."""
+    """The CPU that the status of a Workload reserves, without reclaimable pods."""
     status = workload.get("status") or {}
     conditions = {one["type"]: one["status"] for one in status.get("conditions") or []}
     if conditions.get("QuotaReserved") != "True" or conditions.get("Finished") == "True":
@@ -81,7 +81,7 @@ class Excess:
 def excesses(
     queues: Mapping[str, int], pods: Iterable[JsonObject], workloads: Iterable[JsonObject]
 ) -> list[Excess]:
-    """Compare what runs with what is reserved and with the quota.
+    """Compare running pods with reservations and with the quota.
 
     Args:
         queues: quota of the ClusterQueue of each LocalQueue, in thousandths of a CPU.
@@ -107,10 +107,10 @@ def excesses(
     return found
 
 
-def leaving(pods: Iterable[JsonObject], jobs: Iterable[JsonObject]) -> set[str]:
-    """UIDs of the pods that Kubernetes's Job controller is to delete.
+def pods_of_stopped_jobs(pods: Iterable[JsonObject], jobs: Iterable[JsonObject]) -> set[str]:
+    """UIDs of the pods that Kubernetes's Job controller will delete.
 
-    Their controller is a Job that exists under the UID which they name and is suspended or being deleted.
+    Their controller is an existing Job with the UID of the reference, which is suspended or being deleted.
     """
     stopped = {
         one["metadata"]["uid"]
@@ -133,14 +133,14 @@ def queue_of(name: str, queues: Iterable[str]) -> str | None:
 
 @dataclass
 class Record:
-    """What samples showed: each queue's excess so far, violations, and the history of every pod."""
+    """Results of samples: the current excess of each queue, violations, and the history of every pod."""
 
     samples: int = 0
     violations: dict[str, str] = field(default_factory=dict[str, str])
     longest_s: float = 0.0
     """The longest time for which any queue had more running than reserved."""
     _lasting: dict[float, dict[str, float]] = field(default_factory=dict[float, dict[str, float]])
-    """Seconds that the excess of each queue has lasted, by what is allowed beyond one reaction."""
+    """The duration of the excess of each queue, by the seconds that are tolerated beyond one reaction."""
     _last: float | None = None
     _histories: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
@@ -154,8 +154,8 @@ class Record:
     ) -> None:
         """Take a sample of this time in seconds.
 
-        An excess that is there without the pods of stopped Jobs may last one reaction. One that only those
-        pods make may last longer, by what Kubernetes's Job controller takes to delete them.
+        An excess without pods of stopped Jobs may last one reaction. An excess only because of these pods may
+        last longer, by the time that Kubernetes's Job controller needs to delete them.
         """
         self.samples += 1
         step = 0.0 if self._last is None else min(at - self._last, _LONGEST_STEP_S)
@@ -163,7 +163,7 @@ class Record:
         seen, granting = list(pods), list(workloads)
         for pod in seen:
             self._remember(at, pod)
-        going = leaving(seen, jobs)
+        going = pods_of_stopped_jobs(seen, jobs)
         staying = [one for one in seen if one["metadata"]["uid"] not in going]
         for more, members in ((0.0, staying), (JOB_CONTROLLER_S, seen)):
             found = excesses(queues, members, granting)
@@ -238,7 +238,7 @@ async def _sample(
     began = loop.time()
     number = 0
     while True:
-        # Pods first: a workload that is released once its pods are gone must not look like an excess.
+        # Pods are read first: a workload that is released after its pods ended must not count as an excess.
         with suppress(ApiError):
             pods = await _items(client, f"/api/v1/namespaces/{namespace}/pods")
             workloads, cluster_queues, jobs = await asyncio.gather(

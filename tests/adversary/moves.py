@@ -1,7 +1,8 @@
-"""What a tenant may do in one move of a random history: one call, which may be refused.
+"""Moves of a tenant in a random history: one call each, which may be refused.
 
-A move is an act on a subject. Subjects are few, so that acts meet: two jobs, two pods, a group of two pods, a
-Deployment, a StatefulSet, and one pod that a controller has created for each of them.
+A move is an act on a subject. There are few subjects, so that several acts concern the same one: two jobs,
+two pods, a group of two pods, a Deployment, a StatefulSet, and one pod that a controller created for each of
+them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ CHILDREN: Final = tuple(f"{_POD_OF}{name}" for name in (*JOB_NAMES, *SERVING))
 HOLD: Final = "example.com/hold"
 """A finalizer of the tenant."""
 OWN_RESOURCES: Final = (JOBS, *SERVING.values(), REPLICA_SETS, PODS)
-"""What a tenant has at the end, owners first."""
+"""Resources of objects that a history may leave, owners first."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Move:
     waits: bool = False
 
     def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:
-        """Keep to one line in what Hypothesis prints of a failing example."""
+        """Print one line in a failing example of Hypothesis."""
         printer.text(repr(self))
 
 
@@ -114,7 +115,7 @@ def new_job(
     termination: float = 0,
     **fields: Any,
 ) -> Act:
-    """An act that creates a Job, with an annotation of ours."""
+    """An act that creates a Job, optionally with an annotation of admitq."""
 
     async def act(tenant: Tenant, subject: str) -> None:
         grace: dict[str, Any] = {"terminationGracePeriodSeconds": 10} if termination else {}
@@ -127,7 +128,7 @@ def new_job(
 
 
 async def create_job(tenant: Tenant, subject: str, metadata: dict[str, Any], **fields: Any) -> None:
-    """Create a Job of the queue that goes on for a while."""
+    """Create a Job of the queue with six completions."""
     labels = {tenant.arena.admin.names.queue_name: tenant.queue, **metadata.get("labels", {})}
     name = f"{tenant.queue}-{subject}"
     given: dict[str, Any] = {"completions": 6, "backoffLimit": 100, **fields}
@@ -141,7 +142,7 @@ async def new_job_that_ends(tenant: Tenant, subject: str) -> None:
 
 
 async def new_job_with_marks(tenant: Tenant, subject: str) -> None:
-    """A Job that brings the marks of an admitted one in its template."""
+    """A Job whose template has the marks of an admitted Job."""
     names = tenant.arena.admin.names
     marks = {
         "labels": {names.podset: "main", names.managed: "true"},
@@ -158,7 +159,7 @@ async def new_job_with_prebuilt_workload(tenant: Tenant, subject: str) -> None:
 
 
 async def new_job_of_another(tenant: Tenant, subject: str) -> None:
-    """A Job that another Job is said to control."""
+    """A Job with another Job as controller in its owner references."""
     [other] = set(JOB_NAMES) - {subject}
     metadata = controlled_by(await tenant.get(other))
     await create_job(tenant, subject, metadata, suspend=False)
@@ -176,7 +177,7 @@ def new_pod(*, role: str | None = None, **fields: Any) -> Act:
 
 
 async def new_pod_of_a_job(tenant: Tenant, subject: str) -> None:
-    """A pod that a Job is said to control."""
+    """A pod with a Job as controller in its owner references."""
     metadata = controlled_by(await tenant.get(JOB_NAMES[0]))
     await tenant.arena.pod(tenant.queue, subject, metadata=metadata)
 
@@ -207,7 +208,7 @@ async def new_serving(tenant: Tenant, subject: str) -> None:
     await tenant.arena.tenant.create(SERVING[subject], name, {"metadata": metadata, "spec": spec})
 
 
-# --- changes and ends -----------------------------------------------------------------------------
+# --- changes and deletions--------------------------------------------------------------------------
 
 
 def patch(
@@ -222,7 +223,7 @@ def patch(
 
 
 def metadata(field: str, name: str, value: str | None) -> Act:
-    """An act that writes a label or annotation of ours, or with None removes it."""
+    """An act that writes a label or annotation of admitq, or removes it with None."""
     return patch(lambda tenant: {"metadata": {field: {getattr(tenant.arena.admin.names, name): value}}})
 
 
@@ -337,11 +338,11 @@ OF_ALL: Final[Mapping[str, Act]] = {
 }
 
 OF_OWNERS: Final[Mapping[str, Act]] = {"add a finalizer": fixed({"metadata": {"finalizers": [HOLD]}})}
-"""Not of pods: a kubelet ends a deleted pod also if a finalizer holds it, and simulated nodes do not."""
+"""Not for pods: a kubelet stops a deleted pod that has a finalizer, and simulated nodes do not."""
 
 
 def acts_of(subject: str) -> Mapping[str, Act]:
-    """What can be done to a subject, by name."""
+    """The acts on a subject, by name."""
     if subject in JOB_NAMES:
         return {**OF_JOBS, **OF_OWNERS, **OF_ALL}
     if subject in SERVING:
@@ -358,15 +359,15 @@ def owner_of(subject: str) -> str | None:
 
 
 async def make(tenant: Tenant, move: Move) -> str:
-    """Make a move; what is refused, or finds no object, is none. Returns what came of it.
+    """Make a move, which may be refused or find no object; return the result as text.
 
     Raises:
-        ApiError: the call was neither done nor refused.
+        ApiError: the call failed without being refused.
     """
     try:
         await acts_of(move.subject)[move.act](tenant, move.subject)
     except LookupError:
-        return "nothing to make it on"
+        return "no such object"
     except ApiError as error:
         if not (error.is_refused or error.status in {404, 405, 409, 429}):
             raise

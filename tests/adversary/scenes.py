@@ -1,7 +1,7 @@
-"""Scenes: objects that rows of the table are tried on, each in a queue of its own.
+"""Scenes: objects for rows of the table, each in its own queue.
 
-A scene is prepared once. Its rows are tried on it one after the other. After a row that did not end as the
-table says, the scene is prepared again, because its objects may have changed.
+A scene is prepared once, and its rows are tried one after the other. After a row with an unexpected end, the
+scene is prepared again, because its objects may have changed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -193,7 +193,7 @@ async def _job_of_kind(arena: Arena, queue: str, kind: Integration, *, cpu: int)
 
 
 _ALIKE: Final = {"TFJob", "XGBoostJob", "PaddleJob", "JAXJob"}
-"""Kinds of Kubeflow that differ from PyTorchJobs in nothing that rows are about."""
+"""Kinds of Kubeflow for which the rows of PyTorchJobs are sufficient."""
 OF_OTHER_PROJECTS: Final = tuple(
     one
     for one in load_integrations()

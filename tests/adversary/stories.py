@@ -1,8 +1,8 @@
-"""Attempts of more than one call: what a tenant tries, and what must happen. The law is sampled beside.
+"""Attempts of a tenant with more than one call, while the law is sampled.
 
-A story gets an arena and the name of a queue that is its own. Its docstring says what must happen. It checks
-first which pods run after the attempt, and then how the attempt was answered: a product that lets the
-attempt through fails by the pods that run.
+A story gets an arena and the name of its own queue. Its docstring says what must happen. It first checks
+which pods run after the attempt, and then the answer to the attempt: if the product accepts the attempt, the
+check of the running pods fails.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Story = Callable[[Arena, str], Coroutine[Any, Any, None]]
 
 
 async def longer_than_a_reaction() -> None:
-    """Give the sampler time to see an excess that lasts; the law has no event that could be waited for."""
+    """Wait longer than one reaction, so that the sampler would find an excess."""
     await asyncio.sleep(REACTION_S + 0.5)
 
 
@@ -44,7 +44,7 @@ async def expect_at_most(arena: Arena, prefix: str, count: int) -> None:
 async def until(
     look: Callable[[], Awaitable[Any]], what: str, *, meanwhile: Callable[[], Awaitable[None]]
 ) -> None:
-    """Wait until a look finds something. A failure of what must hold meanwhile ends the wait at once."""
+    """Wait until ``look`` returns a true value. A failure of ``meanwhile`` ends the wait at once."""
     deadline = time.monotonic() + 60.0
     while True:
         found = await look()
@@ -107,12 +107,12 @@ async def job_is_unsuspended_again_and_again(arena: Arena, queue: str) -> None:
     for _ in range(5):
         await arena.tenant.change(JOBS, job.name, {"spec": {"suspend": False}})
         await arena.admin.until(lambda: suspended(arena, job))
-        # A tenant that goes on at once starts pods repeatedly: each time until one reaction.
+        # A tenant that repeats at once would start pods for one reaction each time.
         await arena.admin.until(lambda: arena.running(queue), [])
 
 
 async def running_pod_is_detached_from_its_job(arena: Arena, queue: str) -> None:
-    """The pod keeps what its Job finds it by, and the Job gets no second pod beside it."""
+    """The pod keeps label and owner reference of its Job, and the Job creates no second pod."""
     await arena.queue(queue)
     await arena.job(queue, completions=9)
     [name] = await arena.until_runs(f"{queue}-j-")
@@ -152,7 +152,7 @@ async def pod_names_an_owner_of_another_namespace(arena: Arena, queue: str) -> N
 
 
 async def pod_is_created_with_the_marks_of_an_admitted_pod(arena: Arena, queue: str) -> None:
-    """Admitq holds the pod at its gate, whatever marks it brings."""
+    """Admitq gates the pod, whatever marks it has."""
     names = arena.admin.names
     await arena.queue(queue)
     first = await arena.pod(queue, "first")
@@ -177,7 +177,7 @@ async def pod_of_a_queue_names_its_node(arena: Arena, queue: str) -> None:
 
 
 async def pod_claims_to_be_managed_already(arena: Arena, queue: str) -> None:
-    """The label of managed pods at creation spares no pod its gate."""
+    """A pod is gated even if it is created with the label of managed pods."""
     names = arena.admin.names
     await filled(arena, queue)
     await arena.pod(queue, "forged", metadata={"labels": {names.managed: "true"}})
@@ -207,7 +207,7 @@ async def waiting_pod_is_bound_by_hand(arena: Arena, queue: str) -> None:
 
 
 async def running_pod_is_evicted(arena: Arena, queue: str) -> None:
-    """The pod ends, and the pod that waits takes its place: quota follows."""
+    """The pod ends, its quota is released, and the waiting pod runs."""
     await arena.queue(queue)
     first = await arena.pod(queue, "first")
     await arena.until_runs(f"{queue}-first")
@@ -270,7 +270,7 @@ async def deployment_loses_its_queue(arena: Arena, queue: str) -> None:
 
 
 async def waiting_job_grows_and_is_unsuspended(arena: Arena, queue: str) -> None:
-    """The Job is stopped within one reaction, whatever it asks for."""
+    """The Job is stopped within one reaction, whatever it requests."""
     await arena.queue(queue)
     job = await arena.job(queue, pods=2)
     await arena.until_waits(queue)
@@ -297,7 +297,7 @@ async def running_job_is_suspended_and_resumed(arena: Arena, queue: str) -> None
 
 
 async def job_is_replaced_by_one_of_the_same_name(arena: Arena, queue: str) -> None:
-    """The second Job of a name is admitted for itself: it asks for more than there is, and waits."""
+    """The second Job of the same name is queued itself: it requests more than the quota, and waits."""
     job = await filled(arena, queue)
     await delete(arena, job, "Background")
     await arena.admin.until_gone(JOBS, job.name)
@@ -307,8 +307,8 @@ async def job_is_replaced_by_one_of_the_same_name(arena: Arena, queue: str) -> N
     await expect_running(arena, queue, [])
 
 
-async def finalizer_of_ours_is_removed_from_a_running_pod(arena: Arena, queue: str) -> None:
-    """The pod runs on and stays charged."""
+async def finalizer_of_admitq_is_removed_from_a_running_pod(arena: Arena, queue: str) -> None:
+    """The pod keeps running and stays charged."""
     await arena.queue(queue)
     pod = await arena.pod(queue, "first")
     await arena.until_runs(queue)
@@ -336,7 +336,7 @@ HELD: Final[tuple[Story, ...]] = (
     job_loses_its_queue_while_it_waits,
     running_job_is_suspended_and_resumed,
     job_is_replaced_by_one_of_the_same_name,
-    finalizer_of_ours_is_removed_from_a_running_pod,
+    finalizer_of_admitq_is_removed_from_a_running_pod,
 )
 
 
@@ -344,7 +344,7 @@ HELD: Final[tuple[Story, ...]] = (
 
 
 async def t1_waiting_pod_drops_its_label_and_its_gates(arena: Arena, queue: str) -> None:
-    """The patch is refused, and the pod waits on."""
+    """The patch is refused, and the pod still waits."""
     names = arena.admin.names
     await arena.queue(queue)
     pod = await arena.pod(queue, cpu=2)
@@ -455,7 +455,7 @@ async def t5_job_is_suspended_and_deleted_at_once(arena: Arena, queue: str) -> N
 
 
 async def deleted_pod_takes_its_time_to_end(arena: Arena, queue: str) -> None:
-    """A pod keeps its quota for its grace period, however long the tenant says that is."""
+    """A pod keeps its quota for its grace period, however long that is."""
     await arena.queue(queue)
     first = await arena.pod(queue, "first", termination=3, terminationGracePeriodSeconds=60)
     await arena.until_runs(f"{queue}-first")
@@ -476,7 +476,7 @@ OUTLIVE: Final[tuple[Story, ...]] = (
 
 
 async def t6_pod_names_an_admitted_job_as_its_controller(arena: Arena, queue: str) -> None:
-    """The pod is queued for itself, and the queue is full; the Job does not control it, then or later."""
+    """The pod is queued itself and waits. The Job never becomes its controller."""
     job = await filled(arena, queue)
     owner = await arena.admin.get(JOBS, job.name)
     forged = await arena.pod(queue, "forged", metadata=controlled_by(owner))
@@ -484,8 +484,8 @@ async def t6_pod_names_an_admitted_job_as_its_controller(arena: Arena, queue: st
     await expect_running(arena, forged.name, [])
 
     async def is_without_controller() -> bool:
-        # The webhook stores the reference of a pod that the Job could have created as that of a plain owner.
-        # Of one that it could not, the Job controller removes it.
+        # If the Job could have created the pod, the webhook stores the reference as a plain owner reference.
+        # Otherwise the Job controller removes it.
         return get_controller(await arena.admin.get(PODS, forged.name)) is None
 
     await arena.admin.until(is_without_controller)
@@ -494,7 +494,7 @@ async def t6_pod_names_an_admitted_job_as_its_controller(arena: Arena, queue: st
 
 
 async def t7_job_claims_to_be_of_an_admitted_jobset(arena: Arena, queue: str) -> None:
-    """The Job waits for quota of its own, also if its creator may say which controller it has."""
+    """The Job waits for its own quota, even if its creator may set a controller reference."""
     await arena.queue(queue)
     jobset = await arena.job_set(queue)
     await arena.admin.until(lambda: suspended(arena, jobset), expected=False)
@@ -508,7 +508,7 @@ async def t7_job_claims_to_be_of_an_admitted_jobset(arena: Arena, queue: str) ->
 
 
 async def t9_job_names_the_workload_of_a_pod_group_as_prebuilt(arena: Arena, queue: str) -> None:
-    """The Job waits and gets an event; the pods of the group run on."""
+    """The Job waits and gets an event; the pods of the group keep running."""
     await arena.queue(queue)
     victim = await arena.pod(queue, "p", as_=arena.admin, group=f"{queue}-g", total=1)
     await arena.until_runs(queue)
@@ -568,7 +568,7 @@ async def t8_elastic_job_grows_and_its_gates_are_removed(arena: Arena, queue: st
 
 
 async def t10_parallelism_of_an_admitted_job_rises(arena: Arena, queue: str) -> None:
-    """The Job is stopped and queued again; ``tests/controlplane/test_raises.py`` raises to fifty pods."""
+    """The Job is stopped and requeued. ``tests/controlplane/test_raises.py`` tests fifty pods."""
     await arena.queue(queue)
     job = await arena.job(queue, completions=20)
     await arena.until_runs(f"{queue}-j-")
@@ -592,4 +592,4 @@ STORIES: Final[Mapping[str, tuple[Story, ...]]] = {
 }
 
 DEFINITIONS: Final[Mapping[str, Sequence[str]]] = {"ownership": ("jobsets.jobset.x-k8s.io",)}
-"""Definitions of other projects that the stories of a chapter need."""
+"""CRDs of other projects that the stories of a chapter need."""

@@ -23,12 +23,12 @@ from tests.controlplane.kind_cases import load, path_of
 
 
 def label(name: str) -> Path:
-    """The path of a label of ours."""
+    """The path of a label of admitq."""
     return ("metadata", "labels", f"{{names.{name}}}")
 
 
 def annotation(name: str) -> Path:
-    """The path of an annotation of ours."""
+    """The path of an annotation of admitq."""
     return ("metadata", "annotations", f"{{names.{name}}}")
 
 
@@ -56,7 +56,7 @@ def rows(
 
 
 def _marks() -> Iterator[Attempt]:
-    """Marks of pods, once there, cannot be changed or removed; managed pods get no further ones."""
+    """Marks of pods cannot be changed or removed, and none can be added to managed pods."""
     charged = [label("managed"), label("podset"), annotation("workload"), annotation("role_hash")]
     further = [
         annotation("pod_suspending_parent"),
@@ -87,7 +87,7 @@ def _marks() -> Iterator[Attempt]:
 
 
 IMMUTABLE: Final = Refused(403, ("field is immutable",))
-"""The refusal of a change of what pods that serve ask for."""
+"""The refusal of a change of the requests of serving pods."""
 IN_MANY_WAYS: Final = (Way.JSON_REMOVE, Way.JSON_REPLACE, Way.MERGE, Way.STRATEGIC_NULL, Way.PUT)
 ON_SERVING_PODS: Final = (
     label("managed"),
@@ -136,7 +136,7 @@ def _templates_that_serve(scene: str, target: str, template: Path) -> Iterator[A
 
 
 def _marks_of_job_pods() -> Iterator[Attempt]:
-    """Pods of admitted jobs keep their marks, and what the controller of their job finds them by."""
+    """Pods of admitted jobs keep their marks, and the labels and references of their job's controller."""
     kept = [
         label("podset"),
         annotation("workload"),
@@ -154,14 +154,14 @@ def _marks_of_job_pods() -> Iterator[Attempt]:
 
 
 def _stopping() -> Iterator[Attempt]:
-    """The mark of a stop stays until the stop has ended; admitq removes one that a tenant writes."""
+    """The mark of a stop stays until the stop has ended; admitq removes the mark of a tenant."""
     mark = [annotation("stopping")]
     yield from rows("stopping-job", "job", mark, Way, MARK)
     yield from rows("waiting-job", "job", mark, REPLACEMENTS, Undone(), value="true")
 
 
 def _subresources() -> Iterator[Attempt]:
-    """What a tenant cannot write at all, and what does not change metadata."""
+    """Subresources that a tenant cannot write."""
     fields = [label("managed"), annotation("role_hash")]
     yield from rows(
         "running-pod",
@@ -198,7 +198,7 @@ def _jobs() -> Iterator[Attempt]:
 
 
 def _own_kinds() -> Iterator[Attempt]:
-    """Tenants read Workloads and queues, and write none of them."""
+    """Tenants can read Workloads and queues but not write them."""
     ways = [way for way in REPLACEMENTS if way in OF_CUSTOM_KINDS]
     of_workload = [
         ("spec", "queueName"),
@@ -276,6 +276,6 @@ CHAPTERS: Final = {
     "others": (*_subresources(), *_jobs(), *_own_kinds()),
     "kinds": (*_kinds(), *_leader_worker_sets()),
 }
-"""The rows, in groups that run in an arena each."""
+"""The rows by chapter; each chapter runs in one arena."""
 
 TABLE: Final = tuple(row for chapter in CHAPTERS.values() for row in chapter)

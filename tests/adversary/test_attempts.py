@@ -1,4 +1,4 @@
-"""Every row of the table ends as the table says, and the law holds all the while."""
+"""Every row of the table of attempts ends as expected, while the law is sampled."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ from tests.adversary.scenes import OF_OTHER_PROJECTS, SCENES
 from tests.adversary.table import CHAPTERS, TABLE
 from tests.controlplane.kind_cases import load
 
-SCENES_AT_ONCE = 6
+CONCURRENT_SCENES = 6
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
@@ -44,15 +44,15 @@ async def test_attempts_of_a_chapter_end_as_the_table_expects(
         return row.scene
 
     by_scene = itertools.groupby(sorted(CHAPTERS[chapter], key=scene_of), scene_of)
-    at_once = asyncio.Semaphore(SCENES_AT_ONCE)
+    slots = asyncio.Semaphore(CONCURRENT_SCENES)
 
     async def play(scene: str, rows: Sequence[Attempt]) -> list[str]:
-        async with at_once:
+        async with slots:
             return await _play(arena, scene, rows)
 
     async with open_arena() as arena:
-        found = await asyncio.gather(*(play(scene, list(rows)) for scene, rows in by_scene))
-    problems = [line for lines in found for line in lines]
+        results = await asyncio.gather(*(play(scene, list(rows)) for scene, rows in by_scene))
+    problems = [line for lines in results for line in lines]
     assert not problems, f"{len(problems)} rows:\n" + "\n".join(problems)
 
 
@@ -63,7 +63,7 @@ def test_attempt_table_has_at_least_200_rows_with_unique_names() -> None:
 
 
 async def _play(arena: Arena, scene: str, rows: Sequence[Attempt]) -> list[str]:
-    """Try the rows of a scene one after the other, and return what went wrong."""
+    """Try the rows of a scene one after the other, and return the problems."""
     problems: list[str] = []
     targets = None
     for number, row in enumerate(rows):

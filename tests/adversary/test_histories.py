@@ -1,4 +1,4 @@
-"""Whatever a tenant does in whatever order, no more runs than is reserved, and quota returns at the end."""
+"""Random histories of a tenant: never more runs than is reserved, and all quota is released at the end."""
 
 import asyncio
 import os
@@ -15,12 +15,12 @@ from tests.adversary.histories import History, histories, viewed
 from tests.adversary.moves import SUBJECTS, Move, acts_of, owner_of
 
 EXAMPLES: Final = int(os.environ.get("ADMITQ_EXAMPLES", "1"))
-"""How many times drawn histories are played. HYPOTHESIS_PROFILE=explore draws others in each run."""
+"""How many sets of random histories are played. HYPOTHESIS_PROFILE=explore draws others in each run."""
 HISTORIES_OF_AN_EXAMPLE: Final = 8
-"""Histories mostly wait, so those of an example are played at the same time."""
+"""The number of concurrent histories of an example: histories mostly wait."""
 
 FOUND: Final[Sequence[tuple[Move, ...]]] = ()
-"""Histories that once broke the law, as a failing test prints them."""
+"""Histories that broke the law before, as a failing test prints them."""
 
 SETS_OF_HISTORIES: Final = st.lists(
     histories(least=10, most=14), min_size=HISTORIES_OF_AN_EXAMPLE, max_size=HISTORIES_OF_AN_EXAMPLE
@@ -29,10 +29,10 @@ SETS_OF_HISTORIES: Final = st.lists(
 
 
 async def play_all(open_arena: OpenArena, drawn: Sequence[Sequence[Move]]) -> None:
-    """Play histories at once, in an arena.
+    """Play histories concurrently in an arena.
 
     Raises:
-        AssertionError: quota did not come to rest, or the law was broken; the message has the moves.
+        AssertionError: quota was not released, or the law was broken; the message has the moves.
     """
     played: list[History] = []
     problems: list[str] = []
@@ -49,7 +49,7 @@ async def play_all(open_arena: OpenArena, drawn: Sequence[Sequence[Move]]) -> No
 
 
 async def _play_in(arena: Arena, drawn: Sequence[Sequence[Move]], played: list[History]) -> list[str]:
-    """Play histories, list them, and return what went wrong."""
+    """Play histories, append them to ``played``, and return the problems."""
     async with viewed(arena) as view:
         played += [History(arena, view, f"h{number:02}") for number in range(len(drawn))]
         calls = (one.play(moves) for one, moves in zip(played, drawn, strict=True))
@@ -58,7 +58,7 @@ async def _play_in(arena: Arena, drawn: Sequence[Sequence[Move]], played: list[H
 
 
 def drawn_sets() -> list[Sequence[Sequence[Move]]]:
-    """What Hypothesis draws. It plays nothing itself: it would repeat what failed, for as long as it took."""
+    """Sets of histories that Hypothesis draws. It does not play them: it would repeat failing ones."""
     drawn: list[Sequence[Sequence[Move]]] = []
 
     @settings(max_examples=EXAMPLES, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])

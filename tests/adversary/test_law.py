@@ -1,4 +1,4 @@
-"""The sampler finds an excess that is planted, names its pods, and tolerates what one reaction takes."""
+"""The sampler finds an excess, names its pods, and tolerates an excess of one reaction."""
 
 from typing import Any
 
@@ -120,7 +120,7 @@ def test_stalled_sampler_counts_a_gap_as_one_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "workloads", "found"),
+    ("pods", "workloads", "is_excess"),
     [
         ([pod("q-a")], [workload()], False),
         ([pod("q-a")], [], True),
@@ -141,15 +141,32 @@ def test_excess_is_found_only_where_more_runs_than_is_reserved(
     assert bool(excesses(QUEUES, pods, workloads)) is found
 
 
-def test_quantities_sums_and_names_are_read_as_the_tests_write_them() -> None:
-    assert [milli(one) for one in (2, "2", "0.5", "500m")] == [2000, 2000, 500, 500]
+@pytest.mark.parametrize(("quantity", "expected"), [(2, 2000), ("2", 2000), ("0.5", 500), ("500m", 500)])
+def test_cpu_quantity_is_parsed_to_thousandths(quantity: Any, expected: int) -> None:
+    assert milli(quantity) == expected
+
+
+def test_requested_cpu_is_that_of_the_largest_init_container() -> None:
     several = pod("q-a")
     several["spec"]["initContainers"] = [{"resources": {"requests": {"cpu": 3}}}]
     assert requested(several) == 3000
+
+
+def test_requested_cpu_is_that_of_the_pod_when_it_has_requests() -> None:
+    several = pod("q-a")
     several["spec"]["resources"] = {"requests": {"cpu": 4}}
     assert requested(several) == 4000
+
+
+def test_workload_without_status_reserves_nothing() -> None:
     assert reserved({"spec": {}}) == 0
+
+
+def test_object_belongs_to_the_queue_with_the_longest_matching_name() -> None:
     assert queue_of("q-more-a", ["q", "q-more"]) == "q-more"
+
+
+def test_quotas_are_those_of_cluster_queues_with_the_suffix() -> None:
     resources = {"flavors": [{"resources": [{"name": "cpu", "nominalQuota": "1500m"}]}]}
     queue = {"metadata": {"name": "q-ns"}, "spec": {"resourceGroups": [resources]}}
     assert quotas([queue, {"metadata": {"name": "elsewhere"}}], "-ns") == {"q": 1500}

@@ -1,4 +1,4 @@
-"""Every story of a tenant ends as its docstring says, and the law holds all the while."""
+"""Every story of a tenant ends as its docstring says, while the law is sampled."""
 
 from collections.abc import Callable, Iterable
 
