@@ -1,7 +1,7 @@
-"""Kills the manager at every await of every history, and goes on where it was stopped (``hack/kills``).
+"""Kill the manager at every await of every history; continue an interrupted run (``hack/kills``).
 
-What is finished is kept by a fingerprint of the product and of the histories: when either changes, all is to
-be proven again. Each process has a control plane of its own.
+Results are stored by a fingerprint of the product and of the histories: after a change of either, all kills
+are played again. Each process has its own control plane.
 """
 
 import argparse
@@ -24,29 +24,32 @@ from admitq_api.labels import DEFAULT_GROUP
 from localcluster import processes
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
-from tests.kills import place
+from tests.kills import runner
 from tests.kills.histories import HISTORIES
-from tests.kills.mortal import Death
+from tests.kills.killable_manager import KillPoint
 from tests.kills.plays import End, Outcome, kills_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TOGETHER = 5
-"""How many kills a process is given at once."""
+"""The number of kills that a process gets at a time."""
 
 PLAYS: Final = {
-    **{history.name: (history, Death.AT_REQUEST) for history in HISTORIES},
-    Death.AT_SWITCH.value: (HISTORIES[0], Death.AT_SWITCH),
-    **{f"{Death.WITH_LATE_WRITE}:{history.name}": (history, Death.WITH_LATE_WRITE) for history in HISTORIES},
+    **{history.name: (history, KillPoint.AT_REQUEST) for history in HISTORIES},
+    KillPoint.AT_SWITCH.value: (HISTORIES[0], KillPoint.AT_SWITCH),
+    **{
+        f"{KillPoint.WITH_LATE_WRITE}:{history.name}": (history, KillPoint.WITH_LATE_WRITE)
+        for history in HISTORIES
+    },
 }
-"""What can be played, by name: every history, the first killed at every switch of tasks, and every history
-with each of its writes arriving late."""
+"""All plays by name: every history, the first one with kills at every task switch, and every history with
+each of its writes made late."""
 
 Finished = list[tuple[str, int, str, list[str]]]
-"""Name of the history, number and name of the await, and what was not as it is without the kill."""
+"""Name of the play, number and name of the await, and differences from the play without a kill."""
 
 
 def fingerprint(api_group: str) -> str:
-    """What the results depend on."""
+    """A hash of all sources that the results depend on."""
     digest = hashlib.sha256(api_group.encode())
     for folder in ("admitq", "api", "webhooks", "tests/kills"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -55,7 +58,7 @@ def fingerprint(api_group: str) -> str:
 
 
 class Record:
-    """What is finished, on disk: one line a kill, or, with the number 0, one of the kills that there are."""
+    """Finished kills on disk: one line for each; the line with number 0 lists all kills of a play."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,22 +76,22 @@ class Record:
             self.numbers[name] = json.loads(at)
 
     def add(self, name: str, number: int, at: str, found: list[str]) -> None:
-        """Note a kill that was played; for the number 0, the numbers of those to play."""
+        """Store a finished kill; for number 0, the numbers of all kills of the play."""
         self._take(name, number, at, found)
         with self.path.open("a") as file:
             file.write(json.dumps([name, number, at, found]) + "\n")
 
     def left(self, name: str) -> list[int]:
-        """The kills of a history that were not played yet."""
+        """The kills of a play that are not finished."""
         return [one for one in self.numbers[name] if (name, one) not in self.kills]
 
     def failing(self, names: Sequence[str]) -> list[tuple[str, int]]:
-        """The kills after which something was not as it is without."""
+        """The kills after which the end differed."""
         return [one for one, outcome in self.kills.items() if outcome.problems and one[0] in names]
 
 
 class Worker:
-    """What one process has: a control plane, and the ends of histories without a kill."""
+    """A process with a control plane, and the ends of histories without a kill."""
 
     def __init__(self, number: int, api_group: str, owner: Any) -> None:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -96,15 +99,15 @@ class Worker:
         self._group = api_group
         self._ends: dict[str, End] = {}
         cluster = LocalCluster(f"kills-{number}")
-        cluster.stop()  # what is left of a run that was killed would be part of the histories
+        cluster.stop()  # objects of an interrupted run would be part of the histories
         cluster.start((), owner=owner, say=lambda _: None)
         self._installation = Installation(cluster)
-        self._installation.install(api_group=api_group, config=place.CONFIG)
+        self._installation.install(api_group=api_group, config=runner.CONFIG)
         self._installation.start()
-        place.take_over(self._installation)
+        runner.stop_chart_manager(self._installation)
 
     def numbers(self, name: str) -> list[int]:
-        """The awaits at which there is something to play."""
+        """The numbers of the awaits at which kills are played."""
         return kills_of(asyncio.run(self._play(name, ()))[1], PLAYS[name][1])
 
     def play(self, name: str, numbers: Sequence[int]) -> Finished:
@@ -113,14 +116,17 @@ class Worker:
         return [(name, number, one.at, one.problems) for number, one in zip(numbers, outcomes, strict=True)]
 
     async def _play(self, name: str, numbers: Sequence[int]) -> tuple[list[Outcome], End]:
-        history, death = PLAYS[name]
+        history, kill_point = PLAYS[name]
         with tempfile.TemporaryDirectory() as folder:
-            async with place.theatre(self._installation, self._group, Path(folder)) as theatre:
+            async with runner.history_runner(self._installation, self._group, Path(folder)) as history_runner:
                 if name not in self._ends:
-                    self._ends[name] = await theatre.undisturbed(history, death)
-                like = self._ends[name]
-                outcomes = [await theatre.killed(history, number, like, death) for number in numbers]
-        return outcomes, like
+                    self._ends[name] = await history_runner.play_without_kill(history, kill_point)
+                reference = self._ends[name]
+                outcomes = [
+                    await history_runner.play_with_kill(history, number, reference, kill_point)
+                    for number in numbers
+                ]
+        return outcomes, reference
 
 
 _worker: list[Worker] = []
@@ -147,7 +153,7 @@ def portions(record: Record, names: Sequence[str]) -> Iterator[tuple[str, list[i
 
 
 def campaign(names: Sequence[str], jobs: int, api_group: str, record: Record) -> None:
-    """Play what is not finished, and tell how it goes."""
+    """Play all unfinished kills, and print the progress."""
     numbers: Any = multiprocessing.Manager().Queue()
     for number in range(jobs):
         numbers.put(number)
@@ -187,7 +193,7 @@ def main() -> int:
         "--histories", default="all", metavar="NAMES", help=f"all, or some of: {', '.join(known)} (all)"
     )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
-    parser.add_argument("--again", action="store_true", help="play once more what failed")
+    parser.add_argument("--again", action="store_true", help="play failing kills again")
     parser.add_argument("--api-group", default=DEFAULT_GROUP, help=f"the API group ({DEFAULT_GROUP})")
     chosen = parser.parse_args()
     names = known if chosen.histories == "all" else chosen.histories.split(",")

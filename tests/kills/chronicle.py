@@ -1,7 +1,7 @@
-"""All that happened to the objects of one history, in the order in which the API server took it.
+"""All versions of the objects of one history, in the order in which the API server stored them.
 
-Resource versions of one API server are one order over all kinds. So what watches of several kinds bring can
-be put in order, and each step be judged by the state of everything at that step: see ``laws.py``.
+Resource versions of one API server are ordered over all kinds. So events of watches of several kinds can be
+ordered, and ``laws.py`` can check each step against the state of all objects at that step.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Step:
-    """One object as it was written; None once it is gone."""
+    """One version of an object; None after its deletion."""
 
     version: int
     place: Place
@@ -39,39 +39,39 @@ class Chronicle:
         self._tasks: list[asyncio.Task[None]] = []
         self._handlers: list[Callable[[Step], None]] = []
         self.now: dict[Place, dict[str, Any]] = {}
-        """All objects that are there."""
+        """All existing objects."""
 
     @property
     def steps(self) -> list[Step]:
-        """What happened so far, in order."""
+        """All steps so far, in order."""
         return sorted(self._steps, key=lambda step: step.version)
 
     def resource_of(self, kind: str) -> Resource:
-        """The resource of a kind that is followed."""
+        """The resource of a recorded kind."""
         return next(one for one in self._resources if one.kind == kind)
 
     def subscribe(self, handler: Callable[[Step], None]) -> None:
-        """Have a function called with each step."""
+        """Call a function with each step."""
         self._handlers.append(handler)
 
     async def open(self) -> None:
-        """Follow what happens from now on; nothing of the history is there yet."""
+        """Start to record; no object of the history exists yet."""
         for resource in self._resources:
             namespace = self._namespace if resource.namespaced else None
             _, version = await self._client.list(resource, namespace)
             self._tasks.append(asyncio.create_task(self._follow(resource, version)))
 
     async def close(self) -> None:
-        """Follow no longer."""
+        """Stop to record."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def until(self, look: Callable[[], T], what: str, seconds: float = 60.0) -> T:
-        """What ``look`` finds in the chronicle, once it is true; an object that is missing counts as not yet.
+        """Wait until ``look`` returns a true value, and return it; a missing object counts as false.
 
         Raises:
-            AssertionError: it was not in time.
+            AssertionError: it did not in time.
         """
         seen: object = None
         try:

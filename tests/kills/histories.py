@@ -1,4 +1,4 @@
-"""The histories: all that a manager and its world do to each other, in a few seconds each."""
+"""The histories: interactions of a manager and its cluster, a few seconds each."""
 
 from typing import Any, Final
 
@@ -15,13 +15,13 @@ LOWER: Final = {"withinClusterQueue": "LowerPriority"}
 QUICK: Final = {"backoffLimitCount": 1, "backoffBaseSeconds": 1, "backoffMaxSeconds": 1}
 
 ASIDE: Final = {"schedulerName": PLAYED, "automountServiceAccountToken": False}
-"""What keeps others from writing into pods, at times of their own and with names that they make up."""
+"""Fields that keep scheduler and admission plugins from changing pods at random times."""
 
 _TIME: Final = "2030-01-01T00:00:00Z"
 
 
 async def queue(world: World, cpu: int = 4, **spec: Any) -> None:
-    """A flavor with something to inject, and a queue of it."""
+    """Create a flavor with node labels and tolerations, and a queue of it."""
     await world.stage.flavor(
         nodeLabels={"example.com/pool": "p"},
         tolerations=[{"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}],
@@ -81,7 +81,7 @@ async def partly_admitted(world: World) -> None:
 # --- a group of pods ------------------------------------------------------------------------------
 
 
-async def pods_may_be_made(world: World) -> None:
+async def queue_with_account(world: World) -> None:
     await world.account()
     await queue(world)
 
@@ -98,33 +98,33 @@ async def pod(world: World, name: str) -> None:
     await world.stage.create(PODS, name, {"metadata": metadata, "spec": spec})
 
 
-async def until_let_go(world: World, *pods: str) -> None:
+async def until_ungated(world: World, *pods: str) -> None:
     await world.until(
         lambda: not any(value_at(world.get("Pod", name), ("spec", "schedulingGates"), []) for name in pods),
-        f"{pods} to be let go",
+        f"{pods} without gates",
     )
 
 
 async def pods_replaced(world: World) -> None:
     for name in ("g-0", "g-1"):
         await pod(world, name)
-    await until_let_go(world, "g-0", "g-1")
+    await until_ungated(world, "g-0", "g-1")
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": _TIME}
     await world.set_status(PODS, "g-0", {"phase": "Running", "conditions": [ready]})
     await world.set_status(PODS, "g-1", {"phase": "Failed"})
     await world.until_condition("WaitingForReplacementPods", "True", owner="g")
     await pod(world, "g-2")
-    await until_let_go(world, "g-2")
+    await until_ungated(world, "g-2")
     await world.set_status(PODS, "g-0", {"phase": "Succeeded"})
     await world.until(
         lambda: value_at(world.workload("g"), ("status", "reclaimablePods")),
-        "what g-0 held",
+        "the quota of g-0 to be reclaimable",
     )
     await world.set_status(PODS, "g-2", {"phase": "Succeeded"})
     await world.until_finished("g")
     await world.until(
         lambda: not any(one["metadata"].get("finalizers") for one in world.of_kind("Pod").values()),
-        "all pods to be let go",
+        "all pods without finalizers",
     )
 
 
@@ -150,9 +150,9 @@ async def grown(world: World) -> None:
     }
     for number in range(3):
         await world.stage.create(PODS, f"j-{number}", made)
-    await until_let_go(world, "j-0", "j-1")
+    await until_ungated(world, "j-0", "j-1")
     await world.stage.change(JOBS, "j", {"spec": {"parallelism": 3}})
-    await until_let_go(world, "j-2")
+    await until_ungated(world, "j-2")
     await world.until(lambda: world.workload()["spec"]["podSets"][0]["count"] == 3, "the larger slice")
 
 
@@ -174,7 +174,7 @@ async def checked_queue(world: World) -> None:
 
 
 async def decide(world: World, state: str, **fields: Any) -> None:
-    """State a check of the Workload of ``j``, as its controller would while it holds quota."""
+    """Set the state of the check of ``j``, as its controller would while the Workload has quota."""
 
     async def decided() -> bool:
         workload = world.workload()
@@ -322,15 +322,15 @@ HISTORIES: Final = (
     History("admitted", queue, admitted),
     History("preempted", two_priorities, preempted),
     History("partly-admitted", three_cpus, partly_admitted),
-    History("pods-replaced", pods_may_be_made, pods_replaced, ("pod",)),
-    History("grown", pods_may_be_made, grown),
+    History("pods-replaced", queue_with_account, pods_replaced, ("pod",)),
+    History("grown", queue_with_account, grown),
     History("checked", checked_queue, checked),
     History("provisioned", provisioned_queue, provisioned, kinds=(PROVISIONING_REQUESTS, POD_TEMPLATES)),
     History(
         "timed-out",
         never_ready,
         timed_out,
-        # Longer than a restart takes on a busy machine, or it would be evicted twice.
+        # Longer than a restart on a busy machine: otherwise the job would be evicted twice.
         config={"waitForPodsReady": {"timeout": "6s", "requeuingStrategy": {"backoffBaseSeconds": 1}}},
         sample=1,
     ),
@@ -340,7 +340,7 @@ HISTORIES: Final = (
         queue,
         nested,
         ("batch/job", "jobset.x-k8s.io/jobset"),
-        # Times are written in whole seconds: of one second nothing might be left to tell of the end.
+        # Times have whole seconds: with 1s the Workload could be deleted before its end is recorded.
         {"objectRetentionPolicies": {"workloads": {"afterFinished": "2s"}}},
         (JOB_SETS,),
     ),

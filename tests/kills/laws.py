@@ -1,4 +1,4 @@
-"""Laws for every step of every history, whichever process is killed when (semantics, Lifecycle)."""
+"""Laws that hold after every step of every history, with or without kills (semantics, Lifecycle)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,11 +13,11 @@ from admitq_api.quantity import parse_amount
 from tests.kills.chronicle import Place, Step
 
 _RISING: Final = ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished")
-"""Conditions of which it counts how often they became true: nothing is admitted, or evicted, twice."""
+"""Conditions whose transitions to true are counted: a kill must not cause a second admission or eviction."""
 
 
-def risen(steps: Iterable[Step], symbols: dict[str, str]) -> Counter[str]:
-    """How often conditions of Workloads became true."""
+def count_transitions(steps: Iterable[Step], symbols: dict[str, str]) -> Counter[str]:
+    """Count how often conditions of Workloads became true."""
     before: dict[Place, JsonObject] = {}
     counts: Counter[str] = Counter()
     for step in steps:
@@ -33,8 +33,8 @@ def risen(steps: Iterable[Step], symbols: dict[str, str]) -> Counter[str]:
     return counts
 
 
-def broken(steps: Iterable[Step], names: Names) -> list[str]:
-    """Every law that a step broke, with the step."""
+def find_violations(steps: Iterable[Step], names: Names) -> list[str]:
+    """Every violation of a law, with its step."""
     now: dict[Place, JsonObject] = {}
     found: list[str] = []
     for step in steps:
@@ -92,7 +92,7 @@ def _of_workload(obj: JsonObject, before: JsonObject | None) -> Iterator[str]:
 
 
 def _of_quota(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
-    """What is held of CPU, against what all ClusterQueues have of it."""
+    """Compare the reserved CPU with the quota of all ClusterQueues."""
     quota = sum(
         parse_amount("cpu", resource["nominalQuota"])
         for (kind, _), queue in now.items()
@@ -103,7 +103,7 @@ def _of_quota(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
         if resource["name"] == "cpu"
     )
     workloads = {name: obj for (kind, name), obj in now.items() if kind == "Workload"}
-    # A slice that has its quota holds that of the one it replaces, until that has ended.
+    # A slice with quota includes that of the slice that it replaces, until that has ended.
     replaced = {
         str(value_at(obj, ("metadata", "annotations", names.workload_slice_replacement_for), "")).rpartition(
             "/"

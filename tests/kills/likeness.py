@@ -1,4 +1,4 @@
-"""What two plays of a history must have in common: everything but times, versions and made-up names."""
+"""The comparison of two plays of a history: all but times, versions and generated names must be equal."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,14 +13,14 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _SECONDS: Final = re.compile(r"\b\d+s\b")
 _MADE_UP: Final = re.compile(r"-[0-9a-z]{5}$")
 _MOMENTARY: Final = "WaitingFor"
-"""How reasons begin for which a Workload waits just now. Of several in a second only the last is written, so
-that it depends on the pace of the machine which of them are told."""
+"""Prefix of reasons for which a Workload waits. Only the last reason of a second is written, so that the pace
+of the machine decides which of them have events."""
 _INCIDENTAL: Final = frozenset({"resourceVersion", "managedFields", "generation", "observedGeneration"})
 """Fields that count writes or name the writer: a repeated step may write once more."""
 
 
-def symbols(namespace: str, steps: Iterable[Step]) -> dict[str, str]:
-    """What stands for each made-up name: of the namespace, of Workloads and for all identities."""
+def placeholders(namespace: str, steps: Iterable[Step]) -> dict[str, str]:
+    """The placeholder of each generated name: of the namespace, of Workloads and of all UIDs."""
     found = {namespace: "NAMESPACE"}
     workloads: dict[str, int] = {}
     for step in steps:
@@ -39,7 +39,7 @@ def symbols(namespace: str, steps: Iterable[Step]) -> dict[str, str]:
 
 
 def likeness(objects: Mapping[Place, JsonObject], names: Mapping[str, str]) -> dict[str, Any]:
-    """Objects with all that may differ between two plays taken away."""
+    """Objects without anything that may differ between two plays."""
     return {_renamed(" ".join(place), names): _of(obj, names) for place, obj in sorted(objects.items())}
 
 
@@ -58,23 +58,23 @@ def _without(value: Any) -> Any:
         kept = ((key, item) for key, item in sorted(value.items()) if key not in _INCIDENTAL)
         return {key: "SECONDS" if key.endswith("Seconds") else _without(item) for key, item in kept}
     if isinstance(value, list):
-        # The order of conditions, owners and finalizers says nothing.
+        # The order of conditions, owners and finalizers has no meaning.
         return sorted(map(_without, value), key=orjson.dumps)
     return value
 
 
-def told(events: Iterable[JsonObject], names: Mapping[str, str]) -> set[str]:
-    """Events by what they are about and say, however often; without what is true for a moment."""
-    said = (
+def comparable_events(events: Iterable[JsonObject], names: Mapping[str, str]) -> set[str]:
+    """Events by object, type, reason and note, without their counts and without waiting reasons."""
+    texts = (
         (one["regarding"]["kind"], one["regarding"]["name"], one["type"], one["reason"], one["note"])
         for one in events
         if not one["reason"].startswith(_MOMENTARY)
     )
-    return {_SECONDS.sub("SECONDS", _renamed(" ".join(one), names)) for one in said}
+    return {_SECONDS.sub("SECONDS", _renamed(" ".join(one), names)) for one in texts}
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:
-    """Where two likenesses differ, and what stands there."""
+    """The differences of two likenesses, with their paths."""
     if isinstance(one, dict) and isinstance(other, dict):
         return [
             text
@@ -84,7 +84,7 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
     if one == other:
         return []
     if isinstance(one, list) and isinstance(other, list):
-        # What both have would hide what differs.
+        # Equal items are left out of the message.
         only, lacking = (
             [item for item in one if item not in other],
             [item for item in other if item not in one],

@@ -1,6 +1,6 @@
-"""A manager that is killed, at whatever await, leaves nothing that the next does not bring to the same end.
+"""A history ends alike when its manager is killed at any await and another manager continues.
 
-A few kills of each history are played here, drawn from a seed; ``hack/kills`` plays all of them.
+This module plays a few kills of each history, drawn from a seed; ``hack/kills`` plays all of them.
 """
 
 import gc
@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from localcluster.installation import Installation
-from tests.kills import place
+from tests.kills import runner
 from tests.kills.histories import HISTORIES
-from tests.kills.mortal import Death
-from tests.kills.plays import End, History, Theatre, kills_of
+from tests.kills.killable_manager import KillPoint
+from tests.kills.plays import End, History, HistoryRunner, kills_of
 
 SEED = 20261122
 SWITCHES = 2
-"""How many kills between requests are played."""
+"""The number of kills between requests."""
 LATE = 1
-"""How many kills of each history are played of which a write arrives late."""
+"""The number of kills of each history after which a write is made late."""
 
 
 @pytest.fixture(autouse=True)
-def bury() -> Generator[None]:
+def collect_connections() -> Generator[None]:
     """Close the connections of killed processes, so that no later test reports them."""
     yield
     with warnings.catch_warnings():
@@ -35,33 +35,39 @@ def bury() -> Generator[None]:
 
 @pytest.fixture(scope="module")
 def installation(installation_of_file: Callable[..., Installation]) -> Installation:
-    made = installation_of_file("kills", place.CONFIG)
-    place.take_over(made)
-    return made
+    installed = installation_of_file("kills", runner.CONFIG)
+    runner.stop_chart_manager(installed)
+    return installed
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=str)
 async def test_history_ends_alike_when_the_manager_is_killed_at_any_await(
     history: History, installation: Installation, api_group: str, tmp_path: Path
 ) -> None:
-    async with place.theatre(installation, api_group, tmp_path) as theatre:
-        like = await theatre.undisturbed(history)
-        assert like.broken == []
-        found = await problems(theatre, history, like, Death.AT_REQUEST, history.sample)
-        found += await problems(theatre, history, like, Death.WITH_LATE_WRITE, LATE)
+    async with runner.history_runner(installation, api_group, tmp_path) as history_runner:
+        reference = await history_runner.play_without_kill(history)
+        assert reference.violations == []
+        found = await problems(history_runner, history, reference, KillPoint.AT_REQUEST, history.sample)
+        found += await problems(history_runner, history, reference, KillPoint.WITH_LATE_WRITE, LATE)
     assert found == []
 
 
 async def test_history_ends_alike_when_the_manager_is_killed_between_two_requests(
     installation: Installation, api_group: str, tmp_path: Path
 ) -> None:
-    async with place.theatre(installation, api_group, tmp_path) as theatre:
-        like = await theatre.undisturbed(HISTORIES[0], Death.AT_SWITCH)
-        assert await problems(theatre, HISTORIES[0], like, Death.AT_SWITCH, SWITCHES) == []
+    async with runner.history_runner(installation, api_group, tmp_path) as history_runner:
+        reference = await history_runner.play_without_kill(HISTORIES[0], KillPoint.AT_SWITCH)
+        assert await problems(history_runner, HISTORIES[0], reference, KillPoint.AT_SWITCH, SWITCHES) == []
 
 
-async def problems(theatre: Theatre, history: History, like: End, death: Death, sample: int) -> list[str]:
-    """What went otherwise in some plays with a kill than in the one without."""
-    chance = random.Random(f"{SEED} {history} {death}")  # noqa: S311 a seeded choice of awaits, no secret
-    numbers = sorted(chance.sample(kills_of(like, death), sample))
-    return [text for one in numbers for text in (await theatre.killed(history, one, like, death)).problems]
+async def problems(
+    history_runner: HistoryRunner, history: History, reference: End, kill_point: KillPoint, sample: int
+) -> list[str]:
+    """The differences of some plays with a kill from the play without."""
+    seed = f"{SEED} {history} {kill_point}"
+    numbers = sorted(random.Random(seed).sample(kills_of(reference, kill_point), sample))  # noqa: S311 seeded choice
+    return [
+        text
+        for number in numbers
+        for text in (await history_runner.play_with_kill(history, number, reference, kill_point)).problems
+    ]

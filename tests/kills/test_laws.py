@@ -1,4 +1,4 @@
-"""The laws and the comparison notice what a crash might do; if not, plays with kills would prove nothing."""
+"""The laws and the comparison find the effects that a crash might have."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import pytest
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import names_for
 from tests.kills.chronicle import Place, Step
-from tests.kills.laws import broken, risen
-from tests.kills.likeness import differences, likeness, symbols, told
+from tests.kills.laws import count_transitions, find_violations
+from tests.kills.likeness import comparable_events, differences, likeness, placeholders
 
 NAMES = names_for()
 WORKLOAD = "job-j-1a2b3"
@@ -45,10 +45,10 @@ def workload(*conditions: str, cpu: str = "1", active: bool = True, owner: str =
     }
 
 
-def steps(*taken: tuple[str, str, JsonObject | None]) -> list[Step]:
+def steps(*written: tuple[str, str, JsonObject | None]) -> list[Step]:
     """Steps of objects ``uid-<name>``."""
     made: list[Step] = []
-    for version, (kind, name, obj) in enumerate(taken, start=1):
+    for version, (kind, name, obj) in enumerate(written, start=1):
         uid = f"uid-{name}"
         metadata = {"name": name, "uid": uid, "resourceVersion": str(version)}
         whole = None if obj is None else {**obj, "metadata": {**obj.get("metadata", {}), **metadata}}
@@ -60,7 +60,7 @@ HELD = ("QuotaReserved", "Admitted")
 
 
 @pytest.mark.parametrize(
-    ("taken", "law"),
+    ("written", "law"),
     [
         (
             [
@@ -113,20 +113,20 @@ HELD = ("QuotaReserved", "Admitted")
         ),
     ],
 )
-def test_broken_law_is_reported(taken: list[tuple[str, str, JsonObject]], law: str) -> None:
+def test_broken_law_is_reported(written: list[tuple[str, str, JsonObject]], law: str) -> None:
     before = [("ClusterQueue", "cq", queue("4")), ("Job", "j", job(suspend=True))]
-    found = {one.partition(": ")[2] for one in broken(steps(*before, *taken), NAMES)}
+    found = {one.partition(": ")[2] for one in find_violations(steps(*before, *written), NAMES)}
     assert found == ({law} if law else set())
 
 
 def test_condition_is_counted_each_time_it_becomes_true() -> None:
     taken = [workload(), workload("Evicted"), workload("Evicted"), workload(), workload("Evicted")]
     made = steps(*(("Workload", WORKLOAD, one) for one in taken))
-    assert risen(made, symbols("ns", made)) == {"WORKLOAD 1 OF Job j Evicted": 2}
+    assert count_transitions(made, placeholders("ns", made)) == {"WORKLOAD 1 OF Job j Evicted": 2}
 
 
 def play(namespace: str, name: str, **changes: Any) -> dict[str, Any]:
-    """The likeness of one Workload in a namespace, as it is but for some changes."""
+    """The likeness of one Workload in a namespace, with some changes."""
     obj = {
         "metadata": {
             "name": name,
@@ -142,7 +142,7 @@ def play(namespace: str, name: str, **changes: Any) -> dict[str, Any]:
         },
     }
     place: Place = ("Workload", name)
-    names = symbols(namespace, [Step(1, place, f"uid-{name}", obj)])
+    names = placeholders(namespace, [Step(1, place, f"uid-{name}", obj)])
     return likeness({place: obj}, names)
 
 
@@ -150,10 +150,10 @@ _TIME = "2026-11-22T15:16:17.5Z"
 
 
 def test_likeness_ignores_times_versions_and_generated_names() -> None:
-    like = play("kills-1", "job-j-1a2b3")
-    assert differences(like, play("kills-2", "job-j-4c5d6", since="2027-01-01T00:00:00Z")) == []
-    turned = [condition("Evicted", "False"), condition("Admitted")]
-    assert differences(like, play("kills-2", "job-j-4c5d6", conditions=turned)) == []
+    reference = play("kills-1", "job-j-1a2b3")
+    assert differences(reference, play("kills-2", "job-j-4c5d6", since="2027-01-01T00:00:00Z")) == []
+    reversed_conditions = [condition("Evicted", "False"), condition("Admitted")]
+    assert differences(reference, play("kills-2", "job-j-4c5d6", conditions=reversed_conditions)) == []
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_likeness_ignores_times_versions_and_generated_names() -> None:
     ],
 )
 def test_difference_is_reported_with_its_path(change: JsonObject, text: str) -> None:
-    [told] = differences(play("kills-1", "job-j-1a2b3", **change), play("kills-1", "job-j-1a2b3"))
-    assert told.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: {text}")
+    [difference] = differences(play("kills-1", "job-j-1a2b3", **change), play("kills-1", "job-j-1a2b3"))
+    assert difference.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: {text}")
 
 
 def event(reason: str, note: str) -> JsonObject:
@@ -177,6 +177,8 @@ def event(reason: str, note: str) -> JsonObject:
 def test_likeness_of_events_ignores_seconds_and_waiting_reasons() -> None:
     names = {WORKLOAD: "WORKLOAD 1 OF Job j"}
     waits = event("WaitingForQuota", "2 more needed")
-    like = told([event("Admitted", "after 1s"), waits, event("Admitted", "after 3s")], names)
-    assert like == {"Workload WORKLOAD 1 OF Job j Normal Admitted after SECONDS"}
-    assert told([event("Preempted", "after 1s")], names) - like
+    reference = comparable_events(
+        [event("Admitted", "after 1s"), waits, event("Admitted", "after 3s")], names
+    )
+    assert reference == {"Workload WORKLOAD 1 OF Job j Normal Admitted after SECONDS"}
+    assert comparable_events([event("Preempted", "after 1s")], names) - reference

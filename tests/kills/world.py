@@ -1,7 +1,7 @@
-"""The cluster of one history: its objects, the other writers, and the steps of the history.
+"""The cluster of one history: its objects, other writers, and the steps of the history.
 
-Controllers of jobs are played here, at once and always alike, so that two plays of a history differ by the
-manager alone: a Job names a controller of its own in ``managedBy``, and no node runs its pods.
+This module plays the controllers of jobs, always in the same way, so that two plays of a history differ only
+by the manager: a Job names another controller in ``managedBy``, and no node runs its pods.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ _TIME: Final = "2030-01-01T00:00:00Z"
 
 @dataclass
 class World:
-    """One namespace with what is in it, and what in the cluster is named after it."""
+    """One namespace with its objects, and cluster-scoped objects with its name as suffix."""
 
     stage: Stage
     chronicle: Chronicle
     unready: set[str] = field(default_factory=set[str])
-    """Jobs with pods that do not get ready."""
+    """Jobs whose pods do not become ready."""
     tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
-    """What goes on beside the history."""
+    """Tasks that run beside the history."""
 
     # --- opening and closing ----------------------------------------------------------------------
 
     @classmethod
     async def open(cls, client: Client, names: Names, namespace: str, kinds: Iterable[Resource]) -> "World":
-        """Make a namespace and follow it."""
+        """Create a namespace and record its objects."""
         metadata = {"name": namespace}
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         stage = Stage(client, names, namespace)
@@ -63,7 +63,7 @@ class World:
         return made
 
     async def close(self) -> None:
-        """Delete what would be in the way of the next history, by force: no manager is there to let go."""
+        """Delete all objects and their finalizers: no manager runs that would remove them."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -79,22 +79,22 @@ class World:
                     raise
         await self.chronicle.close()
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def is_collected(self) -> bool:
-        """Whether no object without an existing owner is left; the garbage collector takes its time."""
-        gone = {step.uid for step in self.chronicle.steps if step.obj is None}
+        """Whether the garbage collector has deleted all objects without existing owner."""
+        deleted = {step.uid for step in self.chronicle.steps if step.obj is None}
         owners = (
             {one["uid"] for one in value_at(obj, ("metadata", "ownerReferences"), [])}
             for obj in self.chronicle.now.values()
         )
-        return not any(uids and uids <= gone for uids in owners)
+        return not any(uids and uids <= deleted for uids in owners)
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        """An object that is there.
+        """An existing object.
 
         Raises:
-            KeyError: it is not.
+            KeyError: it does not exist.
         """
         return self.chronicle.now[kind, name]
 
@@ -103,7 +103,7 @@ class World:
         return {place[1]: obj for place, obj in self.chronicle.now.items() if place[0] == kind}
 
     def workload(self, owner: str = "j", *, finished: bool = False) -> dict[str, Any]:
-        """The Workload of an owner, or of a group of this name, that is not over, or is.
+        """The only unfinished or finished Workload of an owner, or of a pod group.
 
         Raises:
             LookupError: there is none, or there are several.
@@ -119,11 +119,11 @@ class World:
         return found[0]
 
     def condition(self, type_: str, owner: str = "j", *, finished: bool = False) -> tuple[str, str]:
-        """Status and reason of a condition of a Workload; empty without it."""
+        """Status and reason of a condition of a Workload; empty if it does not exist."""
         return (condition_of(self.workload(owner, finished=finished), type_) or ("", "", ""))[:2]
 
     async def until(self, look: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
-        """Wait until something is so; returns what was seen."""
+        """Wait until ``look`` returns a true value, and return it."""
         return await self.chronicle.until(look, what, seconds)
 
     async def until_condition(
@@ -142,24 +142,24 @@ class World:
         )
 
     async def until_running(self, name: str = "j") -> None:
-        """Wait until a Job is started, and it is known that its pods are ready."""
+        """Wait until a Job is started and its Workload reports ready pods."""
         await self.until_started(name)
         await self.until_condition("PodsReady", "True", owner=name)
 
     async def until_finished(self, name: str = "j") -> None:
-        """Wait until the Workload of an owner is over, and nothing holds it."""
+        """Wait until the Workload of an owner is finished and has no finalizer."""
         await self.until(
             lambda: not self.workload(name, finished=True)["metadata"].get("finalizers"), f"end of {name}"
         )
 
-    # --- doing ------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     async def job(self, name: str = "j", **fields: Any) -> dict[str, Any]:
-        """Create a Job that is played."""
+        """Create a Job whose controller this module plays."""
         return await self.stage.job(name, managedBy=PLAYED, **fields)
 
     async def end_job(self, name: str = "j") -> None:
-        """Have all pods of a Job succeed."""
+        """Set the status of a Job whose pods all succeeded."""
         pods = value_at(self.get("Job", name), ("spec", "completions"), 1)
         conditions = [
             {"type": type_, "status": "True", "reason": "CompletionsReached", "message": "done"}
@@ -177,7 +177,7 @@ class World:
         await self.stage.change(resource, name, {"status": status}, "status")
 
     async def account(self) -> None:
-        """Make the account without which no pod can be created."""
+        """Create the ServiceAccount without which no pod can be created."""
         account = {"apiVersion": "v1", "kind": "ServiceAccount"}
         try:
             await self.stage.create(SERVICE_ACCOUNTS, "default", account)
@@ -186,7 +186,7 @@ class World:
                 raise
 
     async def get_ready(self, name: str = "j") -> None:
-        """Have the pods of a Job get ready, now and whenever it is started again."""
+        """Let the pods of a Job become ready, now and after each later start."""
         self.unready.discard(name)
         await self._play_job(name)
 
@@ -195,10 +195,10 @@ class World:
         items, _ = await self.stage.client.list(EVENTS, self.stage.namespace)
         return [one for one in items if one.get("reportingController", "").startswith(self.stage.names.group)]
 
-    # --- playing ----------------------------------------------------------------------------------
+    # --- Job controller-------------------------------------------------------------------------------
 
     def beside(self, work: Awaitable[None]) -> None:
-        """Have something done beside the history."""
+        """Run a task beside the history."""
         task = asyncio.ensure_future(work)
         self.tasks.append(task)
 
@@ -218,7 +218,7 @@ class World:
         return {"active": pods, "ready": 0 if job["metadata"]["name"] in self.unready else pods}
 
     async def _play_job(self, name: str) -> None:
-        """Do with a Job as the cluster would: make its pods, or end them."""
+        """Write the status of a Job as the Job controller would when it creates or deletes pods."""
         job = self.chronicle.now.get(("Job", name))
         if job is None or not self._is_due(job):
             return
@@ -229,6 +229,6 @@ class World:
         try:
             await self.stage.change(JOBS, name, {"metadata": version, "status": status}, "status")
         except ApiError as error:
-            # What it has become since is looked at by itself: what this one says may be over.
+            # The newer version of the Job is handled by its own step.
             if not error.is_conflict:
                 raise

@@ -1,4 +1,4 @@
-"""Where histories are played: a control plane with the shipped chart, without nodes and without a manager."""
+"""The control plane of the histories: with the chart, without nodes and without manager."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -11,16 +11,16 @@ from admitq_api.labels import names_for
 from localcluster import crds
 from localcluster.installation import Installation
 from tests.kills.histories import HISTORIES
-from tests.kills.plays import Theatre
+from tests.kills.plays import HistoryRunner
 
 CONFIG: Final[dict[str, Any]] = {
     "integrations": {"frameworks": sorted({name for one in HISTORIES for name in one.frameworks})}
 }
-"""What the webhooks know; each history's manager knows what its history needs."""
+"""The configuration of the webhooks; the manager of each history has its own."""
 
 
-def take_over(installation: Installation) -> None:
-    """End the manager that came with the chart: those of the histories take its place, with its rights."""
+def stop_chart_manager(installation: Installation) -> None:
+    """Kill the manager of the chart; the managers of the histories use its rights."""
     process = installation.process("manager")
     if process is not None and process.alive():
         installation.kill("manager")
@@ -28,9 +28,11 @@ def take_over(installation: Installation) -> None:
 
 
 @asynccontextmanager
-async def theatre(installation: Installation, api_group: str, folder: Path) -> AsyncGenerator[Theatre]:
-    """A theatre in which no other is playing."""
+async def history_runner(
+    installation: Installation, api_group: str, folder: Path
+) -> AsyncGenerator[HistoryRunner]:
+    """Open a history runner. Only one may run in a cluster at a time."""
     administrator = load_credentials(installation.cluster.kubeconfig)
     async with Client(administrator, user_agent="admitq-tests", qps=-1, timeout=30.0) as client:
         manager = load_credentials(installation.kubeconfig("manager"))
-        yield Theatre(client, names_for(api_group), manager, folder)
+        yield HistoryRunner(client, names_for(api_group), manager, folder)
