@@ -136,9 +136,9 @@ def test_stalled_sampler_counts_a_gap_as_one_step() -> None:
     ],
 )
 def test_excess_is_found_only_where_more_runs_than_is_reserved(
-    pods: Any, workloads: Any, *, found: bool
+    pods: Any, workloads: Any, *, is_excess: bool
 ) -> None:
-    assert bool(excesses(QUEUES, pods, workloads)) is found
+    assert bool(excesses(QUEUES, pods, workloads)) is is_excess
 
 
 @pytest.mark.parametrize(("quantity", "expected"), [(2, 2000), ("2", 2000), ("0.5", 500), ("500m", 500)])
