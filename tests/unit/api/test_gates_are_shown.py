@@ -150,7 +150,7 @@ SHOWN: Final = {
         "Without SchedulingEquivalenceHashing equal workloads are evaluated and reported one by one",
     ),
     Gate.SHORT_WORKLOAD_NAMES: Shown(
-        "unit/integrations/test_workload_names.py: test_the_longest_name_can_be_that_of_a_label",
+        "unit/integrations/test_workload_names.py: test_workload_name_can_be_limited_to_length_of_a_label",
         "unit/controllers/test_small_controllers.py: test_settings_are_read_from_configuration",
     ),
     Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS: _both(
@@ -161,7 +161,7 @@ SHOWN: Final = {
         "test_evicted_running_pod_is_requeued_only_when_reassignment_is_not_skipped"
     ),
     Gate.SPARK_APPLICATION_INTEGRATION: _both(
-        "unit/integrations/test_registry.py: test_a_kind_behind_a_gate_needs_the_gate_too"
+        "unit/integrations/test_registry.py: test_kind_with_feature_gate_is_selected_only_with_the_gate"
     ),
     Gate.TAS_MULTI_LAYER_TOPOLOGY: Shown(
         "unit/webhooks/test_topology_requests.py: test_invalid_topology_request_is_rejected_with_annotation",

@@ -1,4 +1,4 @@
-"""Builders of jobs and their children, and the row of a kind."""
+"""Builders of jobs and their children, and the table row of a kind."""
 
 import copy
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from admitq.integrations.base import ChildDifference, ElasticityCheck, Integrati
 
 NAME, PODS, REQUESTS = ChildDifference.IDENTITY, ChildDifference.PODS, ChildDifference.REQUESTS
 KIND = "kind"
-"""The controller creates no objects of the child's kind."""
+"""The difference of a child of a kind that the controller does not create."""
 
 
 def container(name: str = "c", **requests: Any) -> dict[str, Any]:
@@ -21,14 +21,14 @@ def pods(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def changed(obj: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A copy with these values; ``__`` stands for a step of the path."""
+    """Return a copy with these values; ``__`` separates the steps of a path."""
     result = copy.deepcopy(obj)
     for path, value in changes.items():
         *outer, last = (int(step) if step.isdigit() else step for step in path.split("__"))
-        place: Any = result
+        parent: Any = result
         for step in outer:
-            place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
-        place[last] = value
+            parent = parent.setdefault(step, {}) if isinstance(parent, dict) else parent[step]
+        parent[last] = value
     return result
 
 
@@ -53,7 +53,7 @@ def a_job(name: str, template: dict[str, Any] | None = None, **spec: Any) -> dic
 
 @dataclass(frozen=True)
 class Row:
-    """A kind, an owner of it, and children by what is right or wrong about them."""
+    """A kind, an owner of this kind, valid children by name, and forged children with their difference."""
 
     kind: Integration
     owner: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Objects of many kinds, as the guides have them and with the statuses that their controllers give them."""
+"""Objects of many kinds, from the guides and from here, with statuses as their controllers write them."""
 
 import json
 from functools import cache
@@ -40,7 +40,7 @@ STATUS: dict[str, Any] = {
     "running": 3,
     "taskStatusCount": {"workers": {"phase": {"Succeeded": 1}}},
 }
-"""What any of the kinds reads of a status, all in one."""
+"""One status with all fields that any of the kinds reads."""
 
 CONTAINER: dict[str, Any] = {
     "name": "main",
@@ -148,7 +148,7 @@ SPARK_APPLICATIONS: tuple[dict[str, Any], ...] = (
     },
 )
 
-# Ray and Kubeflow's trainer with all that their kinds read.
+# Objects of Ray and of Kubeflow's trainer with all fields that their kinds read.
 POD: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {"containers": [{"name": "c", "image": "i", "resources": {}}]},
@@ -254,27 +254,28 @@ TRAIN_JOB: dict[str, Any] = {
 
 @cache
 def guide_manifests() -> tuple[Any, ...]:
-    """Every manifest in the guides' pages."""
-    found: list[Any] = []
+    """Return every manifest in the guides."""
+    manifests: list[Any] = []
     for page in sorted(GUIDES.rglob("*.md")):
         for block in page.read_text().split("```yaml\n")[1:]:
-            found.extend(one for one in yaml.safe_load_all(block.split("```")[0]) if isinstance(one, dict))
-    return tuple(found)
+            documents = yaml.safe_load_all(block.split("```")[0])
+            manifests.extend(document for document in documents if isinstance(document, dict))
+    return tuple(manifests)
 
 
 def custom_kinds() -> tuple[Integration, ...]:
-    """The kinds of which a guide's configuration tells, without code."""
-    told = [CustomKind.model_validate_json(json.dumps(one)) for one in configured()]
-    return create_integrations(told, BUILT_IN_KINDS)
+    """Return the kinds that the configuration of a guide defines."""
+    definitions = [CustomKind.model_validate_json(json.dumps(definition)) for definition in configured()]
+    return create_integrations(definitions, BUILT_IN_KINDS)
 
 
 def examples_of(api_version: str, kind: str, *, started: bool = False) -> list[dict[str, Any]]:
-    """Objects of a kind, all with a status; a bare one where there is no other.
+    """Return objects of a kind, each with a status; an object without spec if there is no other.
 
-    Among those that are started are some with marks of it that are not in their templates.
+    With `started`, some objects have injected fields that are not in their templates.
     """
     written = (APP_WRAPPER, *SPARK_APPLICATIONS, RAY_JOB, RAY_CLUSTER, RAY_SERVICE)
-    every = (*guide_manifests(), *written, *((TRAIN_JOB,) if started else ()))
-    found = [one for one in every if (one.get("apiVersion"), one.get("kind")) == (api_version, kind)]
-    bare = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "j"}, "spec": {}}
-    return [{"status": STATUS, **one} for one in found or [bare]]
+    objects = (*guide_manifests(), *written, *((TRAIN_JOB,) if started else ()))
+    of_kind = [obj for obj in objects if (obj.get("apiVersion"), obj.get("kind")) == (api_version, kind)]
+    without_spec = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "j"}, "spec": {}}
+    return [{"status": STATUS, **obj} for obj in of_kind or [without_spec]]

@@ -1,4 +1,4 @@
-"""Raises of a running job of every kind: of the number of its pods, and of what a pod requests."""
+"""Raises of a running job of every kind: more pods, or larger requests of a pod."""
 
 import copy
 from collections.abc import Mapping
@@ -34,18 +34,18 @@ TRAIN_JOB: Final[dict[str, Any]] = {
         "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [_NODES]}}}
     },
 }
-"""A TrainJob with its runtime, which the guide has in an object of its own."""
+"""A TrainJob with its runtime, which is another object in the guide."""
 
 
 @dataclass(frozen=True)
 class Raise:
-    """A change by which a running job asks for more.
+    """A change by which a running job requests more.
 
     Attributes:
-        framework: the kind, as the configuration names it.
-        path: the field, its steps separated by dots.
-        value: what is written there.
-        says: what the webhook and the event say of it.
+        framework: name of the kind in the configuration file.
+        path: path of the field; dots separate the steps.
+        value: new value of the field.
+        says: message of the webhook and the event.
         also: further fields to write, by path.
     """
 
@@ -57,11 +57,11 @@ class Raise:
 
     @property
     def kind(self) -> Integration:
-        """The kind of the job."""
-        return next(one for one in KINDS if one.framework == self.framework)
+        """Return the kind of the job."""
+        return next(kind for kind in KINDS if kind.framework == self.framework)
 
     def of(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The job with the change."""
+        """Return the job with the change."""
         result = job
         for path, value in {**self.also, self.path: self.value}.items():
             steps = tuple(int(step) if step.isdigit() else step for step in path.split("."))
@@ -70,13 +70,15 @@ class Raise:
 
 
 KINDS: Final = tuple(
-    one for one in (*load_integrations(), *custom_kinds()) if one.composition is None and one.serving is None
+    kind
+    for kind in (*load_integrations(), *custom_kinds())
+    if kind.composition is None and kind.serving is None
 )
-"""All kinds of jobs that are suspended and stopped as a whole."""
+"""All job kinds that are suspended and stopped as a whole."""
 
 
 def job_of(kind: Integration) -> dict[str, Any]:
-    """A job of the kind, as the guide has it, and as the manager knows it."""
+    """Return the first example job of the kind, without its status."""
     job = TRAIN_JOB if kind.kind == "TrainJob" else examples_of(kind.api_version, kind.kind)[0]
     return {key: value for key, value in copy.deepcopy(job).items() if key != "status"}
 
@@ -84,10 +86,10 @@ def job_of(kind: Integration) -> dict[str, Any]:
 def _count(
     framework: str, path: str, pod_set: str, count: int, before: int, value: int | None = None, **also: int
 ) -> Raise:
-    """A raise of the number of pods; ``also`` names further fields beside the one at the path."""
-    says = f"podset {pod_set} asks for {count} pods, {before} admitted"
-    beside = {f"{path.rpartition('.')[0]}.{name}": one for name, one in also.items()}
-    return Raise(framework, path, count if value is None else value, says, beside)
+    """Return a raise of the number of pods; ``also`` sets further fields with the same parent."""
+    message = f"podset {pod_set} asks for {count} pods, {before} admitted"
+    siblings = {f"{path.rpartition('.')[0]}.{name}": sibling for name, sibling in also.items()}
+    return Raise(framework, path, count if value is None else value, message, siblings)
 
 
 def _requests(framework: str, path: str, pod_set: str, value: Any = "99", resource: str = "cpu") -> Raise:
@@ -100,7 +102,7 @@ def _template(framework: str, path: str, pod_set: str) -> Raise:
     return _requests(framework, f"{path}.spec.containers.0.resources.requests.cpu", pod_set)
 
 
-def _of_kubeflow(framework: str, field: str) -> list[Raise]:
+def _list_kubeflow_raises(framework: str, field: str) -> list[Raise]:
     worker = f"spec.{field}.Worker"
     return [
         _count(framework, f"{worker}.replicas", "worker", 9, 2),
@@ -108,7 +110,7 @@ def _of_kubeflow(framework: str, field: str) -> list[Raise]:
     ]
 
 
-def _of_ray(framework: str, cluster: str, group: str, before: int) -> list[Raise]:
+def _list_ray_raises(framework: str, cluster: str, group: str, before: int) -> list[Raise]:
     first = f"{cluster}.workerGroupSpecs.0"
     return [
         _count(framework, f"{first}.replicas", group, 9, before, maxReplicas=9),
@@ -140,15 +142,15 @@ RAISES: Final = (
     _template(_JOBSET, f"{_WORKERS}.template.spec.template", "workers"),
     _count("kubeflow.org/mpijob", "spec.mpiReplicaSpecs.Worker.replicas", "worker", 9, 2),
     _template("kubeflow.org/mpijob", "spec.mpiReplicaSpecs.Launcher.template", "launcher"),
-    *_of_kubeflow("kubeflow.org/pytorchjob", "pytorchReplicaSpecs"),
-    *_of_kubeflow("kubeflow.org/tfjob", "tfReplicaSpecs"),
-    *_of_kubeflow("kubeflow.org/xgboostjob", "xgbReplicaSpecs"),
-    *_of_kubeflow("kubeflow.org/paddlejob", "paddleReplicaSpecs"),
-    *_of_kubeflow("kubeflow.org/jaxjob", "jaxReplicaSpecs"),
-    *_of_ray("ray.io/rayjob", "spec.rayClusterSpec", "workers", 3),
+    *_list_kubeflow_raises("kubeflow.org/pytorchjob", "pytorchReplicaSpecs"),
+    *_list_kubeflow_raises("kubeflow.org/tfjob", "tfReplicaSpecs"),
+    *_list_kubeflow_raises("kubeflow.org/xgboostjob", "xgbReplicaSpecs"),
+    *_list_kubeflow_raises("kubeflow.org/paddlejob", "paddleReplicaSpecs"),
+    *_list_kubeflow_raises("kubeflow.org/jaxjob", "jaxReplicaSpecs"),
+    *_list_ray_raises("ray.io/rayjob", "spec.rayClusterSpec", "workers", 3),
     _requests("ray.io/rayjob", "spec.submitterPodTemplate", "submitter", {"spec": _SUBMITTER}),
-    *_of_ray("ray.io/raycluster", "spec", "small", 2),
-    *_of_ray("ray.io/rayservice", "spec.rayClusterConfig", "replicas", 2),
+    *_list_ray_raises("ray.io/raycluster", "spec", "small", 2),
+    *_list_ray_raises("ray.io/rayservice", "spec.rayClusterConfig", "replicas", 2),
     _count(_TRAINJOB, "spec.trainer.numNodes", "node", 9, 2),
     _requests(_TRAINJOB, "spec.trainer.resourcesPerNode.requests.cpu", "node"),
     _count(_WRAPPER, f"{_WRAPPED}.podSets.0.replicas", "train-and-serve-1", 9, 2),
@@ -165,8 +167,8 @@ RAISES: Final = (
 )
 
 ELASTIC: Final = tuple(
-    next(one for one in RAISES if one.framework == kind.framework)
+    next(change for change in RAISES if change.framework == kind.framework)
     for kind in KINDS
     if kind.scaling.can_be_elastic
 )
-"""A raise of the number of pods for each kind that can be elastic."""
+"""One raise of the number of pods for each kind that can be elastic."""

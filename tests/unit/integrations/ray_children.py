@@ -1,4 +1,4 @@
-"""Children of jobs of Ray and Spark, and forged ones."""
+"""Children of Ray jobs, and forged children."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,14 +26,14 @@ from tests.unit.integrations.child_rows import (
 
 
 def ray_forgeries(name: str) -> Iterator[tuple[str, tuple[ChildDifference, dict[str, Any]]]]:
-    """What is wrong with a cluster of a RayJob or RayService."""
+    """Yield forged clusters of a RayJob or RayService."""
     good = a_cluster(name)
     group = good["spec"]["workerGroupSpecs"][0]
-    yield "name of another", (NAME, a_cluster("mine"))
+    yield "name of other owner", (NAME, a_cluster("mine"))
     yield "name that is not generated", (NAME, a_cluster("r-mine"))
     yield "more workers", (PODS, a_cluster(name, cluster_spec(5)))
     yield "more hosts", (PODS, changed(good, spec__workerGroupSpecs__0__numOfHosts=2))
-    yield "a least number", (PODS, changed(good, spec__workerGroupSpecs__0__minReplicas=5))
+    yield "a larger minimum", (PODS, changed(good, spec__workerGroupSpecs__0__minReplicas=5))
     yield "another group", (PODS, changed(good, spec__workerGroupSpecs=[group, {**group, "groupName": "b"}]))
     yield "two groups of one name", (PODS, changed(good, spec__workerGroupSpecs=[group, group]))
     yield "a larger head", (REQUESTS, changed(good, spec__headGroupSpec__template=pods(BIG)))
@@ -50,7 +50,7 @@ def ray_job_row() -> Row:
         owner,
         {
             "the cluster": a_cluster("r-x7k2p"),
-            "the cluster with a group at rest": changed(
+            "the cluster with a suspended group": changed(
                 a_cluster("r-x7k2p"), spec__workerGroupSpecs__0__suspend=True
             ),
             "the submitter": a_job("r", pods(submitter)),
@@ -69,11 +69,14 @@ def ray_job_row() -> Row:
 def ray_job_with_sidecar_row() -> Row:
     spec = {"rayClusterSpec": cluster_spec(), "submissionMode": "SidecarMode"}
     submitter = container("ray-job-submitter", cpu="500m", memory="200Mi")
-    made = changed(a_cluster("r-x7k2p"), spec__headGroupSpec__template=pods(container(), submitter))
+    cluster = changed(a_cluster("r-x7k2p"), spec__headGroupSpec__template=pods(container(), submitter))
     return Row(
         RAY_JOB,
         an_object("ray.io/v1", "RayJob", "r", spec),
-        {"before the status names the cluster": made, "older name": {**made, **named("r-raycluster-x7k2p")}},
+        {
+            "before the status names the cluster": cluster,
+            "older name": {**cluster, **named("r-raycluster-x7k2p")},
+        },
         {"a submitter where it is a sidecar": (NAME, a_job("r", pods(submitter)))},
     )
 
@@ -91,7 +94,7 @@ def elastic_ray_row() -> Row:
         owner,
         {"a cluster that Ray scaled": a_cluster("r-x7k2p", scaled, annotations={"elastic": "true"})},
         {
-            "one with pods that are not held": (PODS, a_cluster("r-x7k2p", scaled)),
+            "scaled cluster without the annotation": (PODS, a_cluster("r-x7k2p", scaled)),
             "larger workers": (
                 REQUESTS,
                 changed(
@@ -114,10 +117,10 @@ def ray_service_row() -> Row:
         RAY_SERVICE,
         owner,
         {
-            "the active one": a_cluster("serves"),
-            "the pending one": a_cluster("r-raycluster-x7k2p"),
-            "one that was replaced and goes": a_cluster("r-zzzzz"),
-            "one that is scaled up by and by": a_cluster("r-zzzzz", cluster_spec(0)),
+            "the active cluster": a_cluster("serves"),
+            "the pending cluster": a_cluster("r-raycluster-x7k2p"),
+            "a replaced cluster": a_cluster("r-zzzzz"),
+            "a cluster that is scaled up in steps": a_cluster("r-zzzzz", cluster_spec(0)),
         },
         {**dict(ray_forgeries("r-x7k2p")), "a Job": (KIND, a_job("r-x7k2p"))},
     )
@@ -146,7 +149,7 @@ def ray_cluster_row() -> Row:
             "the Job that cleans up": a_job("ray-redis-cleanup", cleanup),
         },
         {
-            "name of another": (NAME, a_pod("mine-small-worker-x7k2p", labels=worker)),
+            "name of other owner": (NAME, a_pod("mine-small-worker-x7k2p", labels=worker)),
             "no labels that the operator counts by": (NAME, a_pod("ray-small-worker-x7k2p")),
             "labels of another cluster": (
                 NAME,
@@ -186,10 +189,10 @@ def ray_cluster_with_single_named_head_row() -> Row:
 
 def ray_cluster_with_a_long_name_row() -> Row:
     name, labels = "c" * 50, {"ray.io/node-type": "worker", "ray.io/group": "small"}
-    cut = f"{'c' * 38}-small-worker-x7k2p"
+    truncated = f"{'c' * 38}-small-worker-x7k2p"
     return Row(
         RAY_CLUSTER,
         a_cluster(name),
-        {"a name that is cut": a_pod(cut, labels={**labels, "ray.io/cluster": name})},
-        {"a Job where no state is kept": (NAME, a_job(f"{name}-redis-cleanup"))},
+        {"a truncated name": a_pod(truncated, labels={**labels, "ray.io/cluster": name})},
+        {"cleanup Job without fault tolerance": (NAME, a_job(f"{name}-redis-cleanup"))},
     )

@@ -105,23 +105,23 @@ RAY = {
         ),
     ],
 )
-def test_pods_are_found_where_they_are_declared_or_where_the_controller_knows_them(
+def test_appwrapper_podsets_are_declared_paths_or_templates_of_known_kinds(
     wrapped: Any, expected: Any
 ) -> None:
     job = wrapper(wrapped)
-    found = APP_WRAPPER.list_pod_sets(job, NAMES)
-    paths = [(one.count, str(ErrorPath().at(*one.template_path))) for one in found]
+    pod_sets = APP_WRAPPER.list_pod_sets(job, NAMES)
+    paths = [(pod_set.count, str(ErrorPath().at(*pod_set.template_path))) for pod_set in pod_sets]
     assert paths == [(count, f"spec.components[0].template{path}") for count, path in expected]
-    assert [one.get_template(job)["spec"] for one in found] == [PODS["spec"]] * len(expected)
+    assert [pod_set.get_template(job)["spec"] for pod_set in pod_sets] == [PODS["spec"]] * len(expected)
 
 
-def test_podsets_are_counted_through_all_components() -> None:
+def test_appwrapper_podsets_are_numbered_across_components() -> None:
     pod_sets = APP_WRAPPER.list_pod_sets(wrapper(JOB, component("v1", "Service", {}), JOB), NAMES)
-    assert [one.name for one in pod_sets] == ["w-0", "w-1"]
+    assert [pod_set.name for pod_set in pod_sets] == ["w-0", "w-1"]
 
 
 @pytest.mark.parametrize("name", ["a.b", "a" * 253, "a" * 60 + "-.b", "1"])
-def test_every_name_of_a_podset_is_valid(name: Any) -> None:
+def test_appwrapper_podset_name_is_a_valid_label(name: Any) -> None:
     [pod_set] = APP_WRAPPER.list_pod_sets(wrapper(JOB, name=name), NAMES)
     assert check_dns_label(pod_set.name) is None
 
@@ -129,13 +129,13 @@ def test_every_name_of_a_podset_is_valid(name: Any) -> None:
 @pytest.mark.parametrize(
     "path", ["", "template.spec[", "spec.template", "template.spec.nothing", "template[99999]"]
 )
-def test_a_declared_path_that_leads_nowhere_counts_with_pods_that_no_workload_takes(path: Any) -> None:
-    broken = {**JOB, "podSets": [{"path": path, "replicas": 3}]}
-    [pod_set] = APP_WRAPPER.list_pod_sets(wrapper(broken), NAMES)
-    assert (pod_set.count, pod_set.get_template(wrapper(broken))) == (3, {})
+def test_appwrapper_podset_with_invalid_path_has_empty_template(path: Any) -> None:
+    job = wrapper({**JOB, "podSets": [{"path": path, "replicas": 3}]})
+    [pod_set] = APP_WRAPPER.list_pod_sets(job, NAMES)
+    assert (pod_set.count, pod_set.get_template(job)) == (3, {})
 
 
-GIVEN = PodSetInfo(
+POD_SET_INFO = PodSetInfo(
     "",
     1,
     node_selector={"pool": "spot"},
@@ -146,11 +146,11 @@ GIVEN = PodSetInfo(
 )
 
 
-def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
+def test_appwrapper_injection_writes_podset_infos_and_keeps_component() -> None:
     job = wrapper(component("v1", "Service", {}), component("ray.io/v1", "RayCluster", RAY))
     worker = APP_WRAPPER.list_pod_sets(job, NAMES)[1]
     running = APP_WRAPPER.templates.with_template(
-        job, worker, pod_templates.inject_into_template(worker.get_template(job), GIVEN), NAMES
+        job, worker, pod_templates.inject_into_template(worker.get_template(job), POD_SET_INFO), NAMES
     )
     service, cluster = running["spec"]["components"]
     assert service == job["spec"]["components"][0]
@@ -166,18 +166,18 @@ def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
         },
         {},
     ]
-    again = APP_WRAPPER.list_pod_sets(running, NAMES)[1]
-    assert APP_WRAPPER.templates.with_template(running, again, PODS, NAMES) == job
+    worker = APP_WRAPPER.list_pod_sets(running, NAMES)[1]
+    assert APP_WRAPPER.templates.with_template(running, worker, PODS, NAMES) == job
 
 
-def test_infos_of_the_owner_stay() -> None:
+def test_appwrapper_podset_infos_of_user_survive_restore() -> None:
     own = {"labels": {"team": "a"}, "tolerations": [{"key": "own"}]}
     job = wrapper({**JOB, "podSetInfos": [own]})
     [pod_set] = APP_WRAPPER.list_pod_sets(job, NAMES)
     original = pod_set.get_template(job)
     assert original["metadata"]["labels"] == {"team": "a"}
     running = APP_WRAPPER.templates.with_template(
-        job, pod_set, pod_templates.inject_into_template(original, GIVEN), NAMES
+        job, pod_set, pod_templates.inject_into_template(original, POD_SET_INFO), NAMES
     )
     assert APP_WRAPPER.templates.with_template(running, pod_set, original, NAMES) == job
 
@@ -187,7 +187,7 @@ def conditions(**statuses: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("status", "finished", "active", "ready"),
+    ("status", "outcome", "active", "ready"),
     [
         ({}, None, False, False),
         ({"phase": "Suspended", "conditions": conditions(QuotaReserved="False")}, None, False, False),
@@ -224,17 +224,17 @@ def conditions(**statuses: str) -> list[dict[str, str]]:
         ),
     ],
 )
-def test_phase_and_conditions_give_the_state_of_an_appwrapper(
-    status: Any, finished: Any, active: Any, ready: Any
+def test_appwrapper_state_follows_phase_and_conditions(
+    status: Any, outcome: Any, active: Any, ready: Any
 ) -> None:
     job = wrapper(JOB, status=status)
-    assert APP_WRAPPER.find_outcome(job) == finished
+    assert APP_WRAPPER.find_outcome(job) == outcome
     assert APP_WRAPPER.is_active(job) is active
     assert APP_WRAPPER.are_pods_ready(job) is ready
 
 
 @pytest.mark.parametrize(
-    ("child", "made"),
+    ("child", "is_child"),
     [
         ({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t"}}, True),
         ({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "forged"}}, False),
@@ -243,11 +243,11 @@ def test_phase_and_conditions_give_the_state_of_an_appwrapper(
         ({}, False),
     ],
 )
-def test_only_what_is_wrapped_follows_an_appwrapper(child: Any, made: Any) -> None:
-    assert APP_WRAPPER.may_have_created(wrapper(JOB), child) is made
+def test_appwrapper_creates_only_its_components(child: Any, is_child: Any) -> None:
+    assert APP_WRAPPER.may_have_created(wrapper(JOB), child) is is_child
 
 
-def test_a_wrapped_object_with_a_generated_name_is_known_by_it() -> None:
+def test_appwrapper_component_with_generated_name_is_recognized() -> None:
     wrapped = {"template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": "t-"}}}
     child = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t-x", "generateName": "t-"}}
     assert APP_WRAPPER.may_have_created(wrapper(wrapped), child)

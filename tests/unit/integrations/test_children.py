@@ -51,23 +51,23 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 def job_row() -> Row:
     owner = a_job("j", parallelism=2, completions=2, selector={"matchLabels": UID})
     indexed = a_pod("j-1-x7k2p", labels=UID, annotations={INDEX: "1"})
-    good = a_pod("j-x7k2p", labels=UID)
+    valid = a_pod("j-x7k2p", labels=UID)
     return Row(
         JOB,
         owner,
         {
-            "a pod": good,
-            "before its name is generated": changed(good, metadata__name="", metadata__generateName="j-"),
+            "a pod": valid,
+            "before its name is generated": changed(valid, metadata__name="", metadata__generateName="j-"),
             "with an injected sidecar": a_pod("j-x7k2p", container(), container("istio-proxy"), labels=UID),
             "with defaults of a LimitRange": a_pod(
                 "j-x7k2p", container(cpu="1000m", memory="1Gi"), labels=UID
             ),
             "with the overhead of its RuntimeClass": changed(
-                good, spec__overhead={"cpu": "1"}, spec__runtimeClassName="kata"
+                valid, spec__overhead={"cpu": "1"}, spec__runtimeClassName="kata"
             ),
         },
         {
-            "name of another": (NAME, a_pod("mine", labels=UID)),
+            "name of other owner": (NAME, a_pod("mine", labels=UID)),
             "name that the API server does not generate": (NAME, a_pod("j-1", labels=UID)),
             "without the labels that the controller counts by": (NAME, a_pod("j-x7k2p")),
             "labels of another Job": (NAME, a_pod("j-x7k2p", labels={**UID, next(iter(UID)): "uid-k"})),
@@ -79,7 +79,7 @@ def job_row() -> Row:
                     spec__resources={"requests": {"cpu": "9"}},
                 ),
             ),
-            "a claim": (REQUESTS, changed(good, spec__resourceClaims=[{"resourceClaimName": "g"}])),
+            "a claim": (REQUESTS, changed(valid, spec__resourceClaims=[{"resourceClaimName": "g"}])),
             "a Job": (KIND, a_job("j-x7k2p")),
             "index of an unindexed Job": (NAME, indexed),
         },
@@ -108,7 +108,7 @@ def indexed_job_row() -> Row:
 def jobset_row() -> Row:
     entry = {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2, "template": pods()}}}
     owner = an_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", {"replicatedJobs": [entry]})
-    good = a_job("js-workers-0", parallelism=2)
+    valid = a_job("js-workers-0", parallelism=2)
 
     def with_pods(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
         return a_job("js-workers-0", pods(*containers, **spec), parallelism=2)
@@ -117,11 +117,11 @@ def jobset_row() -> Row:
         JOBSET,
         owner,
         {
-            "first": good,
+            "first": valid,
             "last": a_job("js-workers-1", pods(container(cpu="1000m")), parallelism=2),
             "fewer pods": a_job("js-workers-1", parallelism=1),
-            "suspended": changed(good, spec__suspend=True),
-            "with what an admission injects": with_pods(nodeSelector={"pool": "spot"}),
+            "suspended": changed(valid, spec__suspend=True),
+            "with injected fields": with_pods(nodeSelector={"pool": "spot"}),
         },
         {
             "ordinal beyond the replicas": (NAME, a_job("js-workers-2", parallelism=2)),
@@ -141,7 +141,7 @@ def jobset_row() -> Row:
             ),
             "pod-level requests": (REQUESTS, with_pods(resources={"requests": {"cpu": 9}})),
             "a claim": (REQUESTS, with_pods(resourceClaims=[{"name": "g", "resourceClaimName": "g"}])),
-            "what is no quantity": (REQUESTS, with_pods(container(cpu="much"))),
+            "malformed quantity": (REQUESTS, with_pods(container(cpu="much"))),
             "a pod": (KIND, a_pod("js-workers-0")),
         },
     )
@@ -165,10 +165,10 @@ def spark_application_row() -> Row:
         {
             "the driver": a_driver(),
             "with an injected sidecar": a_driver("pi-driver", container("istio-proxy")),
-            "a smaller one": a_driver(cpu="500m", memory="1Gi"),
+            "a smaller driver": a_driver(cpu="500m", memory="1Gi"),
         },
         {
-            "name of another": (NAME, a_driver("mine")),
+            "name of other owner": (NAME, a_driver("mine")),
             "more cores": (REQUESTS, a_driver(cpu="2")),
             "more memory": (REQUESTS, a_driver(memory="2561Mi")),
             "a limit without a request": (
@@ -208,13 +208,13 @@ def train_job_row() -> Row:
     return Row(
         TRAIN_JOB,
         owner,
-        {"the JobSet": a_jobset(), "a smaller one": a_jobset(pods_=1, cpu="1")},
+        {"the JobSet": a_jobset(), "a smaller JobSet": a_jobset(pods_=1, cpu="1")},
         {
-            "name of another": (NAME, a_jobset("t-1")),
+            "name of other owner": (NAME, a_jobset("t-1")),
             "more nodes": (PODS, a_jobset(pods_=5)),
             "more replicas": (PODS, a_jobset(replicas=2)),
             "another replicated job": (PODS, a_jobset(more=[other])),
-            "two of one name": (PODS, a_jobset(more=a_jobset()["spec"]["replicatedJobs"])),
+            "two replicated jobs of one name": (PODS, a_jobset(more=a_jobset()["spec"]["replicatedJobs"])),
             "larger requests": (REQUESTS, a_jobset(cpu="9")),
             "a Job": (KIND, a_job("t")),
         },
@@ -224,8 +224,8 @@ def train_job_row() -> Row:
 def train_job_without_runtime_row() -> Row:
     row = train_job_row()
     owner = {key: value for key, value in row.owner.items() if key != "resolvedRuntime"}
-    name = row.forgeries["name of another"]
-    return Row(TRAIN_JOB, owner, row.children, {"name of another": name})
+    name = row.forgeries["name of other owner"]
+    return Row(TRAIN_JOB, owner, row.children, {"name of other owner": name})
 
 
 def deployment_row() -> Row:
@@ -242,10 +242,10 @@ def deployment_row() -> Row:
         owner,
         {
             "a ReplicaSet": a_set(labels=labels),
-            "one of an earlier revision": a_set("d-9", labels={**labels, "pod-template-hash": "9"}),
+            "a ReplicaSet of an earlier revision": a_set("d-9", labels={**labels, "pod-template-hash": "9"}),
         },
         {
-            "name of another": (NAME, a_set("mine", labels=labels)),
+            "name of other owner": (NAME, a_set("mine", labels=labels)),
             "another hash": (NAME, a_set("d-mine", labels=labels)),
             "no hash": (NAME, a_set("d-", labels={"app": "d"})),
             "labels that the Deployment does not select": (NAME, a_set(labels={**labels, "app": "e"})),
@@ -269,8 +269,8 @@ def stateful_set_row() -> Row:
             "ordinal beyond the replicas": (NAME, a_pod("s-5", labels=labels)),
             "ordinal before the first": (NAME, a_pod("s-2", labels=labels)),
             "ordinal with a leading zero": (NAME, a_pod("s-03", labels=labels)),
-            "name of another": (NAME, a_pod("mine-3", labels=labels)),
-            "labels that it does not select": (NAME, a_pod("s-3")),
+            "name of other owner": (NAME, a_pod("mine-3", labels=labels)),
+            "labels that the StatefulSet does not select": (NAME, a_pod("s-3")),
             "larger requests": (REQUESTS, a_pod("s-3", BIG, labels=labels)),
             "a Job": (KIND, a_job("s-3")),
         },
@@ -293,7 +293,7 @@ def leader_worker_set_row() -> Row:
         an_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec),
         {"the leaders": leaders(), "in a rollout": leaders(replicas=3)},
         {
-            "name of another": (NAME, leaders("mine")),
+            "name of other owner": (NAME, leaders("mine")),
             "name of the workers of a group": (NAME, leaders("l-0")),
             "more groups": (PODS, leaders(replicas=4)),
             "larger requests": (REQUESTS, leaders("l", 2, BIG)),
@@ -311,7 +311,7 @@ def mpi_job_row() -> Row:
         an_object("kubeflow.org/v2beta1", "MPIJob", "m", {"mpiReplicaSpecs": roles}),
         {"the launcher": a_job("m-launcher"), "a worker": a_pod("m-worker-1")},
         {
-            "name of another": (NAME, a_job("mine")),
+            "name of other owner": (NAME, a_job("mine")),
             "many launchers": (PODS, a_job("m-launcher", parallelism=5)),
             "a larger launcher": (REQUESTS, a_job("m-launcher", pods(BIG))),
             "ordinal beyond the replicas": (NAME, a_pod("m-worker-2")),
@@ -328,7 +328,7 @@ def kubeflow_row() -> Row:
         an_object("kubeflow.org/v1", "PyTorchJob", "t", {"pytorchReplicaSpecs": roles}),
         {"a worker": a_pod("t-worker-1", container(), container("istio-proxy"))},
         {
-            "name of another": (NAME, a_pod("mine")),
+            "name of other owner": (NAME, a_pod("mine")),
             "ordinal beyond the replicas": (NAME, a_pod("t-worker-2")),
             "no role of the job": (NAME, a_pod("t-master-0")),
             "larger requests": (REQUESTS, a_pod("t-worker-1", BIG)),
@@ -357,11 +357,11 @@ def app_wrapper_row() -> Row:
         owner,
         {
             "the object": wrapped,
-            "of another kind": robot,
+            "an object of another kind": robot,
             "a cluster that Ray scales": changed(scaling, spec__workerGroupSpecs__0__replicas=5),
         },
         {
-            "name of another": (NAME, a_job("mine", parallelism=2)),
+            "name of other owner": (NAME, a_job("mine", parallelism=2)),
             "another kind": (NAME, a_pod("w")),
             "more pods": (PODS, a_job("w", parallelism=5)),
             "larger requests": (REQUESTS, a_job("w", pods(BIG), parallelism=2)),
@@ -393,17 +393,17 @@ ROWS: tuple[Callable[[], Row], ...] = (
 )
 
 
-def cases(of: str) -> list[Any]:
+def cases(field: str) -> list[Any]:
     return [
-        pytest.param(row, name, id=f"{make.__name__.removesuffix('_row')}: {name}")
-        for make in ROWS
-        for row in (make(),)
-        for name in getattr(row, of)
+        pytest.param(row, name, id=f"{create_row.__name__.removesuffix('_row')}: {name}")
+        for create_row in ROWS
+        for row in (create_row(),)
+        for name in getattr(row, field)
     ]
 
 
 @pytest.mark.parametrize(("row", "name"), cases("children"))
-def test_child_that_a_controller_creates_differs_in_nothing(row: Row, name: str) -> None:
+def test_child_created_by_its_controller_has_no_difference(row: Row, name: str) -> None:
     child = row.children[name]
     assert row.kind.may_create_kind_of(child)
     assert row.kind.ownership.compare_child(row.owner, child, row.is_elastic) is None
@@ -411,7 +411,7 @@ def test_child_that_a_controller_creates_differs_in_nothing(row: Row, name: str)
 
 
 @pytest.mark.parametrize(("row", "name"), cases("forgeries"))
-def test_forged_child_is_recognised_by_what_differs(row: Row, name: str) -> None:
+def test_forged_child_has_expected_difference(row: Row, name: str) -> None:
     difference, child = row.forgeries[name]
     assert row.kind.may_create_kind_of(child) is (difference != KIND)
     if difference != KIND:
@@ -419,7 +419,7 @@ def test_forged_child_is_recognised_by_what_differs(row: Row, name: str) -> None
 
 
 def test_each_covering_kind_has_five_forgeries() -> None:
-    nine = {
+    covering_kinds = {
         JOB,
         JOBSET,
         RAY_JOB,
@@ -430,17 +430,17 @@ def test_each_covering_kind_has_five_forgeries() -> None:
         STATEFUL_SET,
         LEADER_WORKER_SET,
     }
-    found = {kind.kind: 0 for kind in nine}
-    for make in ROWS:
-        row = make()
-        if row.kind.kind in found:
-            found[row.kind.kind] += len(row.forgeries)
-    assert len(found) == 9
-    assert min(found.values()) >= 5, found
+    forgeries = {kind.kind: 0 for kind in covering_kinds}
+    for create_row in ROWS:
+        row = create_row()
+        if row.kind.kind in forgeries:
+            forgeries[row.kind.kind] += len(row.forgeries)
+    assert len(forgeries) == 9
+    assert min(forgeries.values()) >= 5, forgeries
 
 
-def test_amounts_are_compared_as_the_api_server_stores_them() -> None:
-    """It rounds what is finer than a thousandth up, in the template of a Job but not in that of a JobSet."""
+def test_child_requests_are_compared_as_rounded_by_the_api_server() -> None:
+    """The API server rounds amounts up to thousandths in the template of a Job, but not of a JobSet."""
     entry = {"name": "a", "template": {"spec": {"template": pods(container(cpu="0.0001"))}}}
     owner = an_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", {"replicatedJobs": [entry]})
     assert JOBSET.may_have_created(owner, a_job("js-a-0", pods(container(cpu="1m"))))

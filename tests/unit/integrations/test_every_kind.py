@@ -1,4 +1,4 @@
-"""What holds for every kind of job, whatever an object of it looks like."""
+"""Properties of every job kind, for objects of any shape."""
 
 import copy
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ from tests.unit.integrations.examples import RUNTIME, custom_kinds, examples_of
 NAMES = names_for()
 RULES = RuleContext(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: True}))
 EVERY_KIND = (*load_integrations(), *custom_kinds())
-KINDS = [pytest.param(one, id=one.framework) for one in EVERY_KIND]
-KINDS_OF_JOBS = [pytest.param(one, id=one.framework) for one in EVERY_KIND if one.serving is None]
+KINDS = [pytest.param(kind, id=kind.framework) for kind in EVERY_KIND]
+KINDS_OF_JOBS = [pytest.param(kind, id=kind.framework) for kind in EVERY_KIND if kind.serving is None]
 
 GARBAGE: tuple[Any, ...] = (
     None,
@@ -44,12 +44,12 @@ GARBAGE: tuple[Any, ...] = (
     {"a": {"b": []}},
     {"a": 1},
 )
-OF_ANY_TYPE: tuple[Any, ...] = (None, True, -1, 1.5, "x", [None], {"x": None})
-GONE = object()
+VALUES_OF_EVERY_TYPE: tuple[Any, ...] = (None, True, -1, 1.5, "x", [None], {"x": None})
+REMOVED = object()
 
 
 def paths_of(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Every place in a document but its root."""
+    """Yield the paths of all values in a document, except that of the root."""
     items: Any = ()
     if isinstance(value, dict):
         items = value.items()
@@ -61,18 +61,18 @@ def paths_of(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str
 
 
 @st.composite
-def mutilated(draw: st.DrawFn, job: Any) -> Any:
-    """The job with anything in some places, or nothing."""
+def malformed_jobs(draw: st.DrawFn, job: Any) -> Any:
+    """Draw the job with some values removed or replaced by garbage."""
     for _ in range(draw(st.integers(2, 5))):
         path = draw(st.sampled_from(list(paths_of(job))))
-        damage = draw(st.sampled_from((*GARBAGE, GONE)))
-        job = without_value(job, path) if damage is GONE else with_value(job, path, copy.deepcopy(damage))
+        damage = draw(st.sampled_from((*GARBAGE, REMOVED)))
+        job = without_value(job, path) if damage is REMOVED else with_value(job, path, copy.deepcopy(damage))
     return job
 
 
 @st.composite
-def abridged(draw: st.DrawFn, kind: Integration) -> Any:
-    """An object of the kind that lacks some of its fields, or has nulls there."""
+def incomplete_jobs(draw: st.DrawFn, kind: Integration) -> Any:
+    """Draw an object of the kind that lacks some of its fields, or has null in them."""
     job = draw(st.sampled_from(examples_of(kind.api_version, kind.kind)))
     for _ in range(draw(st.integers(0, 3))):
         path = draw(st.sampled_from([path for path in paths_of(job) if isinstance(path[-1], str)]))
@@ -80,7 +80,7 @@ def abridged(draw: st.DrawFn, kind: Integration) -> Any:
     return kind.templates.resolve(job, {})
 
 
-def ask_all(kind: Integration, old: Any, job: Any) -> None:
+def call_every_function(kind: Integration, old: Any, job: Any) -> None:
     """Call every function of a kind."""
     pod_sets = kind.list_pod_sets(job, NAMES)
     started = stopped = kind.with_suspend(job, True)
@@ -88,7 +88,7 @@ def ask_all(kind: Integration, old: Any, job: Any) -> None:
         assert isinstance(pod_set.count, int)
         assert pod_set.count >= 0
         started = kind.templates.with_template(started, pod_set, pod_set.get_template(job), NAMES)
-    for ask in (
+    for function in (
         kind.find_outcome,
         kind.is_active,
         kind.are_pods_ready,
@@ -100,7 +100,7 @@ def ask_all(kind: Integration, old: Any, job: Any) -> None:
         kind.templates.find_priority_class,
         kind.may_create_kind_of,
     ):
-        ask(job)
+        function(job)
     kind.templates.resolve(job, dict.fromkeys(kind.templates.list_references(job), RUNTIME))
     kind.lifecycle.is_stop_in_progress(job, NAMES)
     kind.is_suspended(job, NAMES)
@@ -119,44 +119,46 @@ def ask_all(kind: Integration, old: Any, job: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_odd_at_any_place_makes_a_kind_raise_or_change_it(kind: Integration) -> None:
+def test_malformed_field_does_not_make_a_kind_raise_or_modify_the_job(kind: Integration) -> None:
     for job in examples_of(kind.api_version, kind.kind, started=True):
-        kept = copy.deepcopy(job)
+        unmodified = copy.deepcopy(job)
         for path in paths_of(job):
-            ask_all(kind, job, without_value(job, path))
-            for odd in OF_ANY_TYPE:
-                ask_all(kind, job, with_value(job, path, odd))
-        assert job == kept
+            call_every_function(kind, job, without_value(job, path))
+            for value in VALUES_OF_EVERY_TYPE:
+                call_every_function(kind, job, with_value(job, path, value))
+        assert job == unmodified
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=30)
-def test_no_object_makes_a_kind_raise_or_change_it(kind: Integration, data: st.DataObject) -> None:
-    """Several odd things at once can meet where one alone does not get."""
+def test_several_malformed_fields_do_not_make_a_kind_raise_or_modify_the_job(
+    kind: Integration, data: st.DataObject
+) -> None:
+    """Several malformed fields can reach code that one malformed field does not reach."""
     old = data.draw(st.sampled_from(examples_of(kind.api_version, kind.kind, started=True)))
-    job = data.draw(mutilated(old))
-    kept = copy.deepcopy((old, job))
-    ask_all(kind, old, job)
-    assert (old, job) == kept
+    job = data.draw(malformed_jobs(old))
+    unmodified = copy.deepcopy((old, job))
+    call_every_function(kind, old, job)
+    assert (old, job) == unmodified
 
 
 def without_empties(value: Any) -> Any:
-    """A document without nulls and empty parts, which mean the same as none.
+    """Return a document without nulls and empty parts, which mean the same as absent fields.
 
-    So do ``podSetInfos`` of an AppWrapper that are all empty: each adds nothing to its podset.
+    ``podSetInfos`` of an AppWrapper that are all empty are also removed; they add nothing to podsets.
     """
     if isinstance(value, dict):
-        found = {key: without_empties(item) for key, item in value.items()}
-        if not any(found.get("podSetInfos") or ()):
-            found.pop("podSetInfos", None)
-        return {key: item for key, item in found.items() if item not in (None, {}, [])}
+        items = {key: without_empties(item) for key, item in value.items()}
+        if not any(items.get("podSetInfos") or ()):
+            items.pop("podSetInfos", None)
+        return {key: item for key, item in items.items() if item not in (None, {}, [])}
     if isinstance(value, list):
         return [without_empties(item) for item in value]
     return value
 
 
-GIVEN = PodSetInfo(
+POD_SET_INFO = PodSetInfo(
     "",
     1,
     node_selector={"given.example.com/pool": "spot"},
@@ -168,9 +170,9 @@ GIVEN = PodSetInfo(
 
 
 def injected(kind: Integration, job: Any) -> Any:
-    """The job as a start leaves it."""
+    """Return the job with everything that a start injects into its templates."""
     for pod_set in kind.list_pod_sets(job, NAMES):
-        template = pod_templates.inject_into_template(pod_set.get_template(job), GIVEN)
+        template = pod_templates.inject_into_template(pod_set.get_template(job), POD_SET_INFO)
         job = kind.templates.with_template(job, pod_set, template, NAMES)
     return job
 
@@ -178,30 +180,32 @@ def injected(kind: Integration, job: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=30)
-def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.DataObject) -> None:
-    job = data.draw(abridged(kind))
+def test_injected_template_is_read_back(kind: Integration, data: st.DataObject) -> None:
+    job = data.draw(incomplete_jobs(kind))
     before = [
-        pod_templates.sanitise_template(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)
+        pod_templates.sanitise_template(pod_set.get_template(job))
+        for pod_set in kind.list_pod_sets(job, NAMES)
     ]
     running = injected(kind, job)
     after = kind.list_pod_sets(running, NAMES)
-    assert [pod_templates.sanitise_template(one.get_template(running)) for one in after] == [
-        pod_templates.inject_into_template(template, GIVEN) for template in before
+    assert [pod_templates.sanitise_template(pod_set.get_template(running)) for pod_set in after] == [
+        pod_templates.inject_into_template(template, POD_SET_INFO) for template in before
     ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=30)
-def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: st.DataObject) -> None:
-    job = data.draw(abridged(kind))
-    remembered = [
-        pod_templates.sanitise_template(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)
+def test_restored_job_has_no_trace_of_the_injection(kind: Integration, data: st.DataObject) -> None:
+    job = data.draw(incomplete_jobs(kind))
+    originals = [
+        pod_templates.sanitise_template(pod_set.get_template(job))
+        for pod_set in kind.list_pod_sets(job, NAMES)
     ]
     running = injected(kind, job)
-    assert not remembered or create_merge_patch(job, running)
+    assert not originals or create_merge_patch(job, running)
     stopped = running
-    for pod_set, original in zip(kind.list_pod_sets(running, NAMES), remembered, strict=True):
+    for pod_set, original in zip(kind.list_pod_sets(running, NAMES), originals, strict=True):
         restored = pod_templates.restore_template(pod_set.get_template(stopped), original)
         stopped = kind.templates.with_template(stopped, pod_set, restored, NAMES)
     assert without_empties(stopped) == without_empties(job)
@@ -227,25 +231,27 @@ FIELDS_OF_PODS = {
 
 
 def pod_sets_of(kind: Integration, job: Any) -> list[Any]:
-    """The pod_templates of a job; every runtime that it names exists."""
-    found = {
-        one: RUNTIME for one in kind.templates.list_references(job) if kind.is_required(one) and one.name
+    """Return the podsets of a job; every runtime that the job references exists."""
+    referenced = {
+        reference: RUNTIME
+        for reference in kind.templates.list_references(job)
+        if kind.is_required(reference) and reference.name
     }
-    return list(kind.list_pod_sets(kind.templates.resolve(job, found), NAMES))
+    return list(kind.list_pod_sets(kind.templates.resolve(job, referenced), NAMES))
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS)
 @pytest.mark.parametrize("empty", [{}, None])
 def test_d24_kind_with_optional_podsets_names_their_field(kind: Integration, empty: Any) -> None:
-    bare = {"metadata": {"name": "j", "namespace": "ns"}, "spec": empty}
-    assert (pod_sets_of(kind, bare) == []) is (kind.framework in FIELDS_OF_PODS)
+    without_spec = {"metadata": {"name": "j", "namespace": "ns"}, "spec": empty}
+    assert (pod_sets_of(kind, without_spec) == []) is (kind.framework in FIELDS_OF_PODS)
     if fields := FIELDS_OF_PODS.get(kind.framework):
         assert kind.templates.pod_sets_field == fields
         for started in examples_of(kind.api_version, kind.kind, started=True):
             job = {key: value for key, value in started.items() if key != "resolvedRuntime"}
             assert pod_sets_of(kind, job)
             for field in fields.split(", "):
-                # A custom kind names templates; a podset is there as soon as what holds its template is.
-                holder = field.removesuffix(".template").removesuffix("[]")
-                job = with_value(job, holder.split("."), None)
+                # A podset of a custom kind exists if the parent of its template exists.
+                parent = field.removesuffix(".template").removesuffix("[]")
+                job = with_value(job, parent.split("."), None)
             assert pod_sets_of(kind, job) == []

@@ -27,16 +27,16 @@ def job(spec: Any = None, status: Any = None, annotations: Any = None) -> Any:
         ({"parallelism": 0}, 0),
     ],
 )
-def test_the_podset_counts_the_pods_that_run_at_a_time(spec: Any, count: Any) -> None:
-    [only] = JOB.list_pod_sets(job(spec), NAMES)
-    assert (only.name, only.count, only.template_path) == ("main", count, ("spec", "template"))
+def test_job_podset_count_is_number_of_pods_that_run_at_a_time(spec: Any, count: Any) -> None:
+    [pod_set] = JOB.list_pod_sets(job(spec), NAMES)
+    assert (pod_set.name, pod_set.count, pod_set.template_path) == ("main", count, ("spec", "template"))
 
 
 @pytest.mark.parametrize(
     ("text", "min_count"),
     [("3", 3), ("9" * 5000, None), ("0", None), ("-1", None), ("x", None), ("٣", None), ("", None)],
 )
-def test_the_annotation_gives_the_fewest_pods(text: Any, min_count: Any) -> None:
+def test_job_min_count_comes_from_annotation(text: Any, min_count: Any) -> None:
     [pod_set] = JOB.list_pod_sets(
         job({"parallelism": 5}, annotations={NAMES.job_min_parallelism: text}), NAMES
     )
@@ -44,7 +44,7 @@ def test_the_annotation_gives_the_fewest_pods(text: Any, min_count: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("conditions", "finished"),
+    ("conditions", "outcome"),
     [
         ([], None),
         ([{"type": "Complete", "status": "True", "message": "done"}], JobOutcome(True, "done")),
@@ -53,8 +53,8 @@ def test_the_annotation_gives_the_fewest_pods(text: Any, min_count: Any) -> None
         ([{"type": "SuccessCriteriaMet", "status": "True"}], None),
     ],
 )
-def test_only_the_terminal_conditions_finish_a_job(conditions: Any, finished: Any) -> None:
-    assert JOB.find_outcome(job(status={"conditions": conditions})) == finished
+def test_job_outcome_follows_only_terminal_conditions(conditions: Any, outcome: Any) -> None:
+    assert JOB.find_outcome(job(status={"conditions": conditions})) == outcome
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_only_the_terminal_conditions_finish_a_job(conditions: Any, finished: An
         ({"active": 0, "terminating": 0}, False),
     ],
 )
-def test_job_is_active_until_its_last_pod_is_gone(status: Any, active: Any) -> None:
+def test_job_is_active_until_its_last_pod_has_terminated(status: Any, active: Any) -> None:
     assert JOB.is_active(job(status=status)) is active
 
 
@@ -81,7 +81,7 @@ def test_job_is_active_until_its_last_pod_is_gone(status: Any, active: Any) -> N
         ({"ready": 1, "succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["u"]}}, True),
     ],
 )
-def test_pods_are_ready_when_each_is_ready_or_has_succeeded(status: Any, ready: Any) -> None:
+def test_job_is_ready_when_each_pod_is_ready_or_has_succeeded(status: Any, ready: Any) -> None:
     assert JOB.are_pods_ready(job({"parallelism": 3}, status)) is ready
 
 
@@ -112,9 +112,9 @@ def test_pods_are_ready_when_each_is_ready_or_has_succeeded(status: Any, ready: 
         ),
     ],
 )
-def test_pods_without_a_successor_are_reclaimable(spec: Any, status: Any, reclaimable: Any) -> None:
-    found = JOB.scaling.count_reclaimable_pods(job(spec, status))
-    assert found == (None if reclaimable is None else {"main": reclaimable})
+def test_job_pods_without_successor_are_reclaimable(spec: Any, status: Any, reclaimable: Any) -> None:
+    counts = JOB.scaling.count_reclaimable_pods(job(spec, status))
+    assert counts == (None if reclaimable is None else {"main": reclaimable})
 
 
 @pytest.mark.parametrize(
@@ -145,20 +145,20 @@ def test_c15_reclaimable_pods_of_a_scaled_down_job_are_those_that_no_longer_run(
     assert JOB.scaling.count_reclaimable_pods(job(spec, status)) == {"main": reclaimable}
 
 
-def test_a_huge_range_of_indexes_costs_nothing() -> None:
+def test_huge_range_of_completed_indexes_is_counted() -> None:
     spec = {"parallelism": 2, "completions": 3, "completionMode": "Indexed"}
     assert JOB.scaling.count_reclaimable_pods(job(spec, {"completedIndexes": "0-99999999999999"})) == {
         "main": 2
     }
 
 
-def test_a_job_between_the_steps_of_a_stop_is_not_suspended() -> None:
+def test_job_that_is_stopping_is_not_suspended() -> None:
     marked = job({"suspend": True}, annotations={NAMES.stopping: "true"})
     assert not JOB.is_suspended(marked, NAMES)
     assert JOB.is_suspended(job({"suspend": True}), NAMES)
 
 
-def test_a_stop_suspends_then_takes_back_the_start_then_restores() -> None:
+def test_job_stop_suspends_then_clears_start_time_then_restores() -> None:
     running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
     stopped = job({"suspend": True, "template": {"spec": {}}}, {"startTime": "t"})
     assert list(JOB.lifecycle.plan_stop(running, stopped, NAMES)) == [
@@ -173,7 +173,7 @@ def test_a_stop_suspends_then_takes_back_the_start_then_restores() -> None:
     ]
 
 
-def test_a_stop_waits_for_the_pods_before_it_restores() -> None:
+def test_job_stop_waits_for_pods_before_it_restores() -> None:
     stopped = job({"suspend": True, "template": {"spec": {}}})
     running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"active": 1})
     [step] = JOB.lifecycle.plan_stop(running, stopped, NAMES)
@@ -183,11 +183,14 @@ def test_a_stop_waits_for_the_pods_before_it_restores() -> None:
     assert JOB.lifecycle.plan_stop(waiting, stopped, NAMES) == ()
 
 
-def test_a_stop_cut_short_is_resumed_where_it_was() -> None:
-    half = job({"suspend": True, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
-    half["metadata"]["annotations"] = {NAMES.stopping: "true"}
+def test_interrupted_job_stop_is_resumed() -> None:
+    stopping = job({"suspend": True, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
+    stopping["metadata"]["annotations"] = {NAMES.stopping: "true"}
     stopped = job({"suspend": True, "template": {"spec": {}}})
-    assert [step.subresource for step in JOB.lifecycle.plan_stop(half, stopped, NAMES)] == ["status", None]
+    assert [step.subresource for step in JOB.lifecycle.plan_stop(stopping, stopped, NAMES)] == [
+        "status",
+        None,
+    ]
 
 
 def test_partial_admission_writes_parallelism_and_keeps_completions() -> None:
@@ -196,7 +199,7 @@ def test_partial_admission_writes_parallelism_and_keeps_completions() -> None:
     assert (changed["spec"]["parallelism"], changed["spec"]["completions"]) == (3, 10)
 
 
-def test_completions_follow_parallelism_where_the_owner_says_so() -> None:
+def test_partial_admission_writes_completions_if_annotated() -> None:
     assert JOB.scaling.with_pod_counts is not None
     equal = {NAMES.job_completions_equal_parallelism: "true"}
     changed = JOB.scaling.with_pod_counts(
@@ -211,7 +214,7 @@ SYNC = NAMES.job_completions_equal_parallelism
 
 
 @pytest.mark.parametrize(
-    ("spec", "annotations", "complaint"),
+    ("spec", "annotations", "message"),
     [
         (INDEXED, {}, None),
         (INDEXED, {MIN: "4"}, None),
@@ -227,13 +230,13 @@ SYNC = NAMES.job_completions_equal_parallelism
         ({**INDEXED, "completions": 7}, {SYNC: "true"}, "completions should be equal to parallelism"),
     ],
 )
-def test_annotations_of_partial_admission_are_checked_on_creation(
-    spec: Any, annotations: Any, complaint: Any
+def test_partial_admission_annotations_are_validated_on_create(
+    spec: Any, annotations: Any, message: Any
 ) -> None:
     errors = JOB.webhook.validate_create(job(spec, annotations=annotations), RuleContext(NAMES))
-    assert (complaint is None) == (not errors)
+    assert (message is None) == (not errors)
     for error in errors:
-        assert complaint in str(error)
+        assert message in str(error)
         assert str(error).startswith("metadata.annotations[")
 
 
@@ -251,22 +254,22 @@ RUNNING = {**INDEXED, "suspend": False}
         (job(INDEXED), job(INDEXED, annotations={MIN: "9"}), 1),
     ],
 )
-def test_a_partly_admitted_job_keeps_its_size_while_it_runs(old: Any, new: Any, fields: Any) -> None:
+def test_size_of_partially_admitted_job_is_immutable_while_it_runs(old: Any, new: Any, fields: Any) -> None:
     assert len(JOB.webhook.validate_update(old, new, RuleContext(NAMES))) == fields
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "malformed",
     [
         {},
         {"spec": None, "status": None, "metadata": None},
         {"spec": {"parallelism": "x", "completions": True}, "status": {"conditions": [{}], "active": "1"}},
     ],
 )
-def test_an_odd_object_is_read_without_failing(odd: Any) -> None:
-    assert JOB.list_pod_sets(odd, NAMES)[0].count == 1
-    assert JOB.find_outcome(odd) is None
-    assert JOB.is_active(odd) is False
-    assert JOB.are_pods_ready(odd) is False
-    assert JOB.scaling.count_reclaimable_pods(odd) is None
-    assert JOB.is_suspended(odd, NAMES) is False
+def test_malformed_job_does_not_raise(malformed: Any) -> None:
+    assert JOB.list_pod_sets(malformed, NAMES)[0].count == 1
+    assert JOB.find_outcome(malformed) is None
+    assert JOB.is_active(malformed) is False
+    assert JOB.are_pods_ready(malformed) is False
+    assert JOB.scaling.count_reclaimable_pods(malformed) is None
+    assert JOB.is_suspended(malformed, NAMES) is False

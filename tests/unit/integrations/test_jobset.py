@@ -17,7 +17,7 @@ def entry(name: Any = "w", replicas: Any = 1, **job_spec: Any) -> Any:
     return {"name": name, "replicas": replicas, "template": {"spec": job_spec}}
 
 
-def standing(**counts: Any) -> Any:
+def job_status(**counts: Any) -> Any:
     return {"name": "w", **counts}
 
 
@@ -34,23 +34,22 @@ def standing(**counts: Any) -> Any:
         ({"name": "w"}, 1),
     ],
 )
-def test_a_podset_has_the_pods_of_all_replicas(replicated: Any, count: int) -> None:
+def test_jobset_podset_count_is_pods_of_all_replicas(replicated: Any, count: int) -> None:
     path = ("spec", "replicatedJobs", 0, "template", "spec", "template")
-    [only] = JOBSET.list_pod_sets(jobset(replicated), NAMES)
-    assert (only.name, only.count, only.template_path) == ("w", count, path)
+    [pod_set] = JOBSET.list_pod_sets(jobset(replicated), NAMES)
+    assert (pod_set.name, pod_set.count, pod_set.template_path) == ("w", count, path)
 
 
-def test_every_replicated_job_is_a_podset_at_its_own_place() -> None:
-    one = jobset(entry("Driver"), None, entry("workers", 2))
-    found = [
-        (pod_set.name, pod_set.count, pod_set.template_path[2])
-        for pod_set in JOBSET.list_pod_sets(one, NAMES)
+def test_every_replicated_job_is_a_podset_with_its_template_path() -> None:
+    pod_sets = JOBSET.list_pod_sets(jobset(entry("Driver"), None, entry("workers", 2)), NAMES)
+    assert [(pod_set.name, pod_set.count, pod_set.template_path[2]) for pod_set in pod_sets] == [
+        ("driver", 1, 0),
+        ("workers", 2, 2),
     ]
-    assert found == [("driver", 1, 0), ("workers", 2, 2)]
 
 
 @pytest.mark.parametrize(
-    ("conditions", "finished"),
+    ("conditions", "outcome"),
     [
         ([], None),
         ([{"type": "Suspended", "status": "True"}], None),
@@ -60,43 +59,43 @@ def test_every_replicated_job_is_a_podset_at_its_own_place() -> None:
         ([{"type": "Failed", "status": "True"}], JobOutcome(False, "")),
     ],
 )
-def test_only_the_terminal_conditions_finish_a_jobset(conditions: Any, finished: Any) -> None:
-    assert JOBSET.find_outcome(jobset(status={"conditions": conditions})) == finished
+def test_jobset_outcome_follows_only_terminal_conditions(conditions: Any, outcome: Any) -> None:
+    assert JOBSET.find_outcome(jobset(status={"conditions": conditions})) == outcome
 
 
 @pytest.mark.parametrize(
     ("statuses", "active", "ready"),
     [
         ([], False, False),
-        ([standing(active=2)], True, False),
-        ([standing(active=2, ready=1)], True, False),
-        ([standing(active=2, ready=2)], True, True),
-        ([standing(active=1, ready=1, succeeded=1)], True, True),
-        ([standing(succeeded=2)], False, True),
-        ([standing(suspended=2)], False, False),
+        ([job_status(active=2)], True, False),
+        ([job_status(active=2, ready=1)], True, False),
+        ([job_status(active=2, ready=2)], True, True),
+        ([job_status(active=1, ready=1, succeeded=1)], True, True),
+        ([job_status(succeeded=2)], False, True),
+        ([job_status(suspended=2)], False, False),
     ],
 )
-def test_it_is_active_with_pods_and_ready_with_all_of_them(statuses: Any, active: bool, ready: bool) -> None:
-    one = jobset(entry(replicas=2), status={"replicatedJobsStatus": statuses})
-    assert (JOBSET.is_active(one), JOBSET.are_pods_ready(one)) == (active, ready)
+def test_jobset_is_active_with_pods_and_ready_with_all_jobs(statuses: Any, active: bool, ready: bool) -> None:
+    example = jobset(entry(replicas=2), status={"replicatedJobsStatus": statuses})
+    assert (JOBSET.is_active(example), JOBSET.are_pods_ready(example)) == (active, ready)
 
 
 @pytest.mark.parametrize(
     ("statuses", "counts"),
     [
         ([], {}),
-        ([standing(succeeded=0)], {}),
-        ([standing(succeeded=1)], {"w": 4}),
-        ([standing(succeeded=2), {"name": "gone", "succeeded": 1}], {"w": 8}),
+        ([job_status(succeeded=0)], {}),
+        ([job_status(succeeded=1)], {"w": 4}),
+        ([job_status(succeeded=2), {"name": "gone", "succeeded": 1}], {"w": 8}),
     ],
 )
-def test_pods_of_jobs_that_succeeded_need_no_successor(statuses: Any, counts: Any) -> None:
-    one = jobset(entry(replicas=2, parallelism=4), status={"replicatedJobsStatus": statuses})
-    assert JOBSET.scaling.count_reclaimable_pods(one) == counts
+def test_jobset_pods_of_succeeded_jobs_are_reclaimable(statuses: Any, counts: Any) -> None:
+    example = jobset(entry(replicas=2, parallelism=4), status={"replicatedJobsStatus": statuses})
+    assert JOBSET.scaling.count_reclaimable_pods(example) == counts
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "malformed",
     [
         {},
         {"spec": None, "status": None},
@@ -105,9 +104,9 @@ def test_pods_of_jobs_that_succeeded_need_no_successor(statuses: Any, counts: An
         {"spec": {"replicatedJobs": [1, "x"]}, "status": {"conditions": [1], "replicatedJobsStatus": [None]}},
     ],
 )
-def test_odd_shapes_are_jobsets_of_nothing(odd: Any) -> None:
-    assert JOBSET.list_pod_sets(odd, NAMES) == []
-    assert JOBSET.find_outcome(odd) is None
-    assert not JOBSET.is_active(odd)
-    assert JOBSET.scaling.count_reclaimable_pods(odd) == {}
-    assert JOBSET.are_pods_ready(odd)
+def test_malformed_jobset_has_no_podsets_and_no_outcome(malformed: Any) -> None:
+    assert JOBSET.list_pod_sets(malformed, NAMES) == []
+    assert JOBSET.find_outcome(malformed) is None
+    assert not JOBSET.is_active(malformed)
+    assert JOBSET.scaling.count_reclaimable_pods(malformed) == {}
+    assert JOBSET.are_pods_ready(malformed)

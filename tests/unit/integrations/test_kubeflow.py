@@ -1,4 +1,4 @@
-"""TFJob, PyTorchJob, XGBoostJob, PaddleJob, JAXJob and MPIJob, which have most in common."""
+"""TFJob, PyTorchJob, XGBoostJob, PaddleJob, JAXJob and MPIJob, which share most of their code."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def pods(priority_class: str = "") -> dict[str, Any]:
         (MPI_JOB, "kubeflow.org/mpijob", "v2beta1", "kubeflow.org/mpi-operator", True),
     ],
 )
-def test_each_kind_states_its_group_version_and_resource(
+def test_kubeflow_kind_declares_framework_version_and_controller(
     kind: Any, framework: Any, version: Any, controller: Any, adopts: Any
 ) -> None:
     assert (kind.framework, kind.group, kind.version) == (framework, "kubeflow.org", version)
@@ -79,22 +79,23 @@ def test_each_kind_states_its_group_version_and_resource(
         (PYTORCH_JOB, [], []),
     ],
 )
-def test_the_podsets_are_the_roles_that_are_there_in_the_kinds_order(
+def test_kubeflow_podsets_are_existing_roles_in_order_of_the_kind(
     kind: Any, roles: Any, pod_sets: Any
 ) -> None:
-    found = kind.list_pod_sets(job(kind, {role: pods() for role in roles}), NAMES)
-    assert [one.name for one in found] == pod_sets
-    assert all(one.get_template(job(kind, {role: pods() for role in roles})) for one in found)
+    kubeflow_job = job(kind, {role: pods() for role in roles})
+    listed = kind.list_pod_sets(kubeflow_job, NAMES)
+    assert [pod_set.name for pod_set in listed] == pod_sets
+    assert all(pod_set.get_template(kubeflow_job) for pod_set in listed)
 
 
 @pytest.mark.parametrize(("replicas", "count"), [(3, 3), (0, 0), (None, 1), ("3", 1), (-1, 0)])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
-def test_a_role_without_a_number_of_replicas_has_one(kind: Any, replicas: Any, count: Any) -> None:
-    [found] = kind.list_pod_sets(job(kind, {"Worker": {"replicas": replicas, **pods()}}), NAMES)
-    assert found.count == count
+def test_kubeflow_podset_count_is_replicas_or_one(kind: Any, replicas: Any, count: Any) -> None:
+    [worker] = kind.list_pod_sets(job(kind, {"Worker": {"replicas": replicas, **pods()}}), NAMES)
+    assert worker.count == count
 
 
-def test_a_template_is_known_by_the_field_that_users_write() -> None:
+def test_kubeflow_template_path_names_the_role() -> None:
     [worker] = PYTORCH_JOB.list_pod_sets(job(PYTORCH_JOB, {"Worker": pods()}), NAMES)
     assert str(ErrorPath().at(*worker.template_path)) == "spec.pytorchReplicaSpecs[Worker].template"
 
@@ -104,7 +105,7 @@ def condition(condition_type: str, status: str = "True", message: str = "") -> d
 
 
 @pytest.mark.parametrize(
-    ("status", "finished", "ready"),
+    ("status", "outcome", "ready"),
     [
         ({}, None, False),
         (condition("Created"), None, False),
@@ -117,10 +118,10 @@ def condition(condition_type: str, status: str = "True", message: str = "") -> d
         (condition("Failed", message="no"), JobOutcome(False, "no"), False),
     ],
 )
-def test_conditions_give_the_state_of_a_job(status: Any, finished: Any, ready: Any) -> None:
-    one = job(PYTORCH_JOB, {"Worker": pods()}, status)
-    assert PYTORCH_JOB.find_outcome(one) == finished
-    assert PYTORCH_JOB.are_pods_ready(one) is ready
+def test_kubeflow_outcome_and_readiness_follow_conditions(status: Any, outcome: Any, ready: Any) -> None:
+    kubeflow_job = job(PYTORCH_JOB, {"Worker": pods()}, status)
+    assert PYTORCH_JOB.find_outcome(kubeflow_job) == outcome
+    assert PYTORCH_JOB.are_pods_ready(kubeflow_job) is ready
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_conditions_give_the_state_of_a_job(status: Any, finished: Any, ready: A
         (None, False),
     ],
 )
-def test_a_job_is_active_while_pods_of_any_role_run(statuses: Any, active: Any) -> None:
+def test_kubeflow_job_is_active_while_any_role_has_active_pods(statuses: Any, active: Any) -> None:
     assert MPI_JOB.is_active(job(MPI_JOB, {}, {"replicaStatuses": statuses})) is active
 
 
@@ -148,7 +149,7 @@ def test_a_job_is_active_while_pods_of_any_role_run(statuses: Any, active: Any) 
         ({"schedulingPolicy": {"priorityClass": 7}}, "", "worker", "worker"),
     ],
 )
-def test_the_priority_is_that_of_the_policy_then_that_of_the_first_role_with_one(
+def test_kubeflow_priority_class_comes_from_policy_then_from_first_role(
     policy: Any, launcher: Any, worker: Any, expected: Any
 ) -> None:
     roles = {"Worker": pods(worker), "Launcher": pods(launcher)}
@@ -159,7 +160,7 @@ OFFSET = {NAMES.pod_index_offset: "1"}
 
 
 @pytest.mark.parametrize(
-    ("launcher_works", "gate", "roles", "annotations"),
+    ("is_launcher_worker", "gate", "roles", "annotations"),
     [
         (True, True, ("Launcher", "Worker"), OFFSET),
         (True, False, ("Launcher", "Worker"), {}),
@@ -168,11 +169,11 @@ OFFSET = {NAMES.pod_index_offset: "1"}
         (True, True, ("Launcher",), {}),
     ],
 )
-def test_workers_are_counted_behind_a_launcher_that_works(
-    launcher_works: Any, gate: Any, roles: Any, annotations: Any
+def test_mpijob_workers_get_index_offset_if_launcher_is_a_worker(
+    is_launcher_worker: Any, gate: Any, roles: Any, annotations: Any
 ) -> None:
     before = job(MPI_JOB, {role: pods() for role in roles})
-    before["spec"]["runLauncherAsWorker"] = launcher_works
+    before["spec"]["runLauncherAsWorker"] = is_launcher_worker
     rules = RuleContext(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: gate}))
     after = MPI_JOB.webhook.mutate(before, rules)
     metadata = after["spec"]["mpiReplicaSpecs"].get("Worker", {}).get("template", {}).get("metadata", {})
@@ -180,7 +181,7 @@ def test_workers_are_counted_behind_a_launcher_that_works(
     assert MPI_JOB.webhook.mutate(after, rules) == after
 
 
-def test_only_an_mpi_job_makes_jobs() -> None:
+def test_only_mpijob_among_kubeflow_kinds_may_create_jobs() -> None:
     child = {"apiVersion": "batch/v1", "kind": "Job"}
     pod = {"apiVersion": "v1", "kind": "Pod"}
     assert [kind.kind for kind in KINDS if kind.may_create_kind_of(child)] == ["MPIJob"]
@@ -188,7 +189,7 @@ def test_only_an_mpi_job_makes_jobs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "child", "name", "made"),
+    ("kind", "child", "name", "is_child"),
     [
         (PYTORCH_JOB, "Pod", "j-worker-0", True),
         (PYTORCH_JOB, "Pod", "j-worker-1", True),
@@ -204,8 +205,8 @@ def test_only_an_mpi_job_makes_jobs() -> None:
         (MPI_JOB, "Job", "j-worker-1", False),
     ],
 )
-def test_only_what_has_the_name_of_a_replica_follows_a_job(
-    kind: Any, child: Any, name: Any, made: Any
+def test_kubeflow_child_must_have_the_name_of_a_replica(
+    kind: Any, child: Any, name: Any, is_child: Any
 ) -> None:
     owner = job(kind, {"Launcher": {**pods()}, "Worker": {"replicas": 2, **pods()}})
-    assert kind.may_have_created(owner, {"kind": child, "metadata": {"name": name}}) is made
+    assert kind.may_have_created(owner, {"kind": child, "metadata": {"name": name}}) is is_child

@@ -12,8 +12,8 @@ from admitq_api.json_objects import (
 )
 
 
-def apply(document: Any, patch: Any) -> Any:
-    """RFC 7396, as the API server applies it."""
+def apply_patch(document: Any, patch: Any) -> Any:
+    """Apply a merge patch (RFC 7396) like the API server."""
     if not isinstance(patch, dict):
         return patch
     result = dict(document) if isinstance(document, dict) else {}
@@ -21,7 +21,7 @@ def apply(document: Any, patch: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = apply(result.get(key), value)
+            result[key] = apply_patch(result.get(key), value)
     return result
 
 
@@ -43,30 +43,30 @@ def without_nulls(value: Any) -> Any:
         (("null",), None),
     ],
 )
-def test_what_a_path_does_not_reach_is_absent(path: Any, value: Any) -> None:
+def test_value_at_returns_value_or_none_if_path_is_unreachable(path: Any, value: Any) -> None:
     assert value_at({"a": {"b": [{"c": 1}]}, "text": "t", "null": None}, path) == value
 
 
-def test_an_absent_value_gives_the_default() -> None:
+def test_value_at_returns_default_for_absent_value() -> None:
     assert value_at({"a": None}, ("a",), []) == []
 
 
-def test_a_change_leaves_the_original_alone() -> None:
+def test_with_value_does_not_modify_original() -> None:
     original = {"spec": {"template": {"spec": {"x": 1}}, "list": [{"a": 1}, {"b": 2}]}}
-    kept = copy.deepcopy(original)
+    unmodified = copy.deepcopy(original)
     changed = with_value(
         with_value(original, ("spec", "template", "spec", "x"), 2), ("spec", "list", 1, "b"), 3
     )
-    assert original == kept
+    assert original == unmodified
     assert changed == {"spec": {"template": {"spec": {"x": 2}}, "list": [{"a": 1}, {"b": 3}]}}
 
 
-def test_what_lacks_on_the_way_is_made() -> None:
+def test_with_value_creates_missing_parents() -> None:
     assert with_value({}, ("metadata", "annotations", "a"), "b") == {"metadata": {"annotations": {"a": "b"}}}
 
 
 @pytest.mark.parametrize(
-    ("path", "left"),
+    ("path", "expected"),
     [
         (("a", 0, "b"), {"a": [{"c": 2}], "d": None}),
         (("d",), {"a": [{"b": 1, "c": 2}]}),
@@ -76,11 +76,11 @@ def test_what_lacks_on_the_way_is_made() -> None:
         (("a", 0), None),
     ],
 )
-def test_a_value_is_taken_out_with_its_key(path: Any, left: Any) -> None:
+def test_without_value_removes_key_if_path_is_reachable(path: Any, expected: Any) -> None:
     original = {"a": [{"b": 1, "c": 2}], "d": None}
-    kept = copy.deepcopy(original)
-    assert without_value(original, path) == (original if left is None else left)
-    assert original == kept
+    unmodified = copy.deepcopy(original)
+    assert without_value(original, path) == (original if expected is None else expected)
+    assert original == unmodified
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_a_value_is_taken_out_with_its_key(path: Any, left: Any) -> None:
         ({"a": {"x": None, "y": 1}}, {"a": {"y": 1}}, {}),
     ],
 )
-def test_a_merge_patch_says_only_what_differs_and_leads_to_the_other(
+def test_merge_patch_contains_only_differences_and_yields_new_object(
     before: Any, after: Any, patch: Any
 ) -> None:
     assert create_merge_patch(before, after) == patch
-    assert without_nulls(apply(before, patch)) == without_nulls(after)
+    assert without_nulls(apply_patch(before, patch)) == without_nulls(after)
 
 
 @pytest.mark.parametrize(
-    ("path", "left"),
+    ("path", "expected"),
     [
         (["a"], {"b": {"c": {"d": 1}, "e": {}}}),
         (["b", "e"], {"a": 1, "b": {"c": {"d": 1}}}),
@@ -117,8 +117,8 @@ def test_a_merge_patch_says_only_what_differs_and_leads_to_the_other(
         (["x", "y"], {"a": 1, "b": {"c": {"d": 1}, "e": {}}}),
     ],
 )
-def test_a_key_is_taken_out_with_what_held_nothing_else(path: Any, left: Any) -> None:
+def test_without_value_pruned_removes_key_and_emptied_parents(path: Any, expected: Any) -> None:
     document = {"a": 1, "b": {"c": {"d": 1}, "e": {}}}
     before = copy.deepcopy(document)
-    assert without_value_pruned(document, path) == left
+    assert without_value_pruned(document, path) == expected
     assert document == before

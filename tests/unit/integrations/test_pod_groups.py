@@ -1,4 +1,4 @@
-"""What pods, alone and in groups, amount to as a job, and which of them are started, ended and let go."""
+"""Pods, single or in a group, as a job: podsets, state, and which pods are started, stopped or released."""
 
 from typing import Any
 
@@ -36,135 +36,140 @@ GATE = {"name": NAMES.admission_gate}
 TOPOLOGY = {"name": NAMES.topology_gate}
 
 
-def pod(name: str = "p", state: str = "held", *, age: int = 0, **parts: Any) -> dict[str, Any]:
-    """A pod in a state: held, pending, running, going (past its grace), terminating, succeeded or failed.
+def pod(name: str = "p", state: str = "gated", *, age: int = 0, **parts: Any) -> dict[str, Any]:
+    """Return a pod in a state: gated, pending, running, terminating, expired, succeeded or failed.
 
-    Parts: group, total, role, and further annotations, labels or fields of the spec.
+    An expired pod is a deleted pod after its grace period. Parts: group, total, role, and further
+    annotations, labels or fields of the spec.
     """
-    notes = {NAMES.role_hash: parts.pop("role", "r1"), **parts.pop("annotations", {})}
+    annotations = {NAMES.role_hash: parts.pop("role", "r1"), **parts.pop("annotations", {})}
     labels = {NAMES.managed: "true", NAMES.queue_name: "lq", **parts.pop("labels", {})}
     group = parts.pop("group", "g")
     if group:
         labels[NAMES.pod_group_name] = group
-        notes[NAMES.pod_group_total_count] = str(parts.pop("total", 2))
+        annotations[NAMES.pod_group_total_count] = str(parts.pop("total", 2))
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": "ns",
         "uid": f"uid-{name}",
         "creationTimestamp": format_time(NOW - (100 - age) * SECOND),
         "labels": labels,
-        "annotations": notes,
+        "annotations": annotations,
         "finalizers": parts.pop("finalizers", [NAMES.managed_finalizer]),
     }
-    if state in {"going", "terminating"}:
+    if state in {"expired", "terminating"}:
         metadata["deletionTimestamp"] = format_time(NOW + (20 if state == "terminating" else -20) * SECOND)
     spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}], **parts.pop("spec", {})}
-    if state == "held":
+    if state == "gated":
         spec["schedulingGates"] = [GATE]
-    if state in {"running", "terminating", "going"}:
+    if state in {"running", "terminating", "expired"}:
         spec["nodeName"] = "n"
-    phase = {"running": "Running", "terminating": "Running", "going": "Running"}.get(state, state.title())
-    status: dict[str, Any] = {"phase": "Pending" if phase == "Held" else phase, **parts.pop("status", {})}
+    phase = {"running": "Running", "terminating": "Running", "expired": "Running"}.get(state, state.title())
+    status: dict[str, Any] = {"phase": "Pending" if phase == "Gated" else phase, **parts.pop("status", {})}
     assert not parts, parts
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
 def group(*states: str, fast_release: bool = False, **parts: Any) -> Any:
-    """A group of pods ``p0``, ``p1``, each older than the next, in these states."""
+    """Return a group of pods ``p0``, ``p1``, … in these states; each pod is older than the next."""
     members = [pod(f"p{number}", state, age=number, **parts) for number, state in enumerate(states)]
-    return of(*members, fast_release=fast_release)
+    return compose_job(*members, fast_release=fast_release)
 
 
-def of(*members: dict[str, Any], fast_release: bool = False) -> Any:
+def compose_job(*members: dict[str, Any], fast_release: bool = False) -> Any:
     return compose(
         list(members)[::-1], NAMES, CompositionOptions(NOW, deleted_pods_release_quota=fast_release)
     )
 
 
-def named(members: Any) -> list[str]:
-    return [one["metadata"]["name"] for one in members]
+def names_of(members: Any) -> list[str]:
+    return [member["metadata"]["name"] for member in members]
 
 
-# --- what it asks for -------------------------------------------------------------------------------
+# --- podsets and problems ---------------------------------------------------------------------------
 
 
-def test_a_pod_alone_is_one_podset_without_our_gates() -> None:
-    foreign = {"name": "example.com/mine"}
-    alone = of(pod("p", "pending", group=None, spec={"schedulingGates": [foreign, GATE, TOPOLOGY]}))
-    (only,) = list_pod_sets(alone, NAMES)
-    assert (only.name, only.count) == ("main", 1)
-    assert only.get_template(alone)["spec"]["schedulingGates"] == [foreign]
+def test_single_pod_is_one_podset_without_gates_of_admitq() -> None:
+    own_gate = {"name": "example.com/mine"}
+    single = compose_job(
+        pod("p", "pending", group=None, spec={"schedulingGates": [own_gate, GATE, TOPOLOGY]})
+    )
+    (pod_set,) = list_pod_sets(single, NAMES)
+    assert (pod_set.name, pod_set.count) == ("main", 1)
+    assert pod_set.get_template(single)["spec"]["schedulingGates"] == [own_gate]
 
 
-def test_a_group_is_a_podset_for_each_role_by_name_of_its_active_pods() -> None:
-    job = of(
+def test_group_has_one_podset_for_each_role_of_its_active_pods() -> None:
+    job = compose_job(
         pod("a", role="r2"),
         pod("b", role="r1"),
         pod("c", role="r1"),
         pod("d", "failed", role="r3"),
-        pod("e", "going"),
+        pod("e", "expired"),
     )
-    assert [(one.name, one.count) for one in list_pod_sets(job, NAMES)] == [("r1", 2), ("r2", 1)]
+    pod_sets = list_pod_sets(job, NAMES)
+    assert [(pod_set.name, pod_set.count) for pod_set in pod_sets] == [("r1", 2), ("r2", 1)]
     assert "schedulingGates" not in list_pod_sets(job, NAMES)[0].get_template(job)["spec"]
 
 
-def test_b7_role_of_a_pod_without_role_hash_is_that_of_its_shape() -> None:
+def test_b7_role_of_pod_without_role_hash_is_hash_of_its_shape() -> None:
     large = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "9"}}}]}
     members = [pod("a", role=""), pod("b", "running", role=""), pod("c", role="", spec=large)]
-    job = of(*members)
+    job = compose_job(*members)
     shape = compute_role_hash(members[0]["spec"])
-    assert [get_pod_set(job, one) for one in members] == [shape, shape, compute_role_hash(large)]
+    assert [get_pod_set(job, member) for member in members] == [shape, shape, compute_role_hash(large)]
     assert shape != compute_role_hash(large)
 
 
-def test_b7_role_is_the_same_for_what_is_kept_of_a_running_pod() -> None:
+def test_b7_role_of_cached_running_pod_is_that_of_the_full_pod() -> None:
     requests = {"resources": {"requests": {"cpu": "2"}}, "ports": [{"containerPort": 80}]}
     containers = [{"name": "c", "image": "i", "command": ["x"], **requests}]
     spec = {"containers": containers, "tolerations": [{"operator": "Exists"}], "dnsPolicy": "Default"}
     whole = pod("a", "running", role="", spec=spec)
-    kept = {**trim_pod(whole, NAMES)}
-    assert kept["spec"] != whole["spec"]
-    assert get_pod_set(of(kept), kept) == compute_role_hash(whole["spec"])
+    cached = {**trim_pod(whole, NAMES)}
+    assert cached["spec"] != whole["spec"]
+    assert get_pod_set(compose_job(cached), cached) == compute_role_hash(whole["spec"])
 
 
-def test_b7_role_of_a_started_pod_without_role_hash_is_its_podset() -> None:
+def test_b7_role_of_started_pod_without_role_hash_is_its_podset() -> None:
     started = pod("a", "running", role="", labels={NAMES.podset: "r9"})
-    assert get_pod_set(of(started), started) == "r9"
+    assert get_pod_set(compose_job(started), started) == "r9"
 
 
-def test_b10_pod_without_the_label_to_copy_is_no_dispute() -> None:
-    one, other = pod("a"), pod("b", labels={"team": "x"})
-    assert find_problem(of(one, other), NAMES, ["team"]) is None
+def test_b10_pod_without_label_to_copy_is_no_conflict() -> None:
+    group_pods = pod("a"), pod("b", labels={"team": "x"})
+    assert find_problem(compose_job(*group_pods), NAMES, ["team"]) is None
 
 
-def test_b10_empty_value_of_the_label_to_copy_is_a_value() -> None:
-    one, other = pod("a", labels={"team": ""}), pod("b", labels={"team": "x"})
-    assert find_problem(of(one, other), NAMES, ["team"]) == "pods of group 'g' have different values of team"
+def test_b10_empty_value_of_label_to_copy_conflicts_with_other_value() -> None:
+    group_pods = pod("a", labels={"team": ""}), pod("b", labels={"team": "x"})
+    problem = find_problem(compose_job(*group_pods), NAMES, ["team"])
+    assert problem == "pods of group 'g' have different values of team"
 
 
-def test_a_group_admitted_fast_is_one_podset_of_its_whole_size() -> None:
-    job = group("held", total=5, annotations={NAMES.pod_group_fast_admission: "true"})
-    assert [(one.name, one.count) for one in list_pod_sets(job, NAMES)] == [("r1", 5)]
+def test_fast_admitted_group_is_one_podset_of_total_count() -> None:
+    job = group("gated", total=5, annotations={NAMES.pod_group_fast_admission: "true"})
+    assert [(pod_set.name, pod_set.count) for pod_set in list_pod_sets(job, NAMES)] == [("r1", 5)]
 
 
-@pytest.mark.parametrize(("marks", "count"), [({"group": None}, 1), ({"total": 7}, 7), ({"total": "x"}, 1)])
-def test_a_pod_as_webhooks_see_it_stands_for_its_group(marks: Any, count: int) -> None:
-    (only,) = list_pod_sets(pod(**marks), NAMES)
-    assert (only.count, only.template_path) == (count, ())
+@pytest.mark.parametrize(("parts", "count"), [({"group": None}, 1), ({"total": 7}, 7), ({"total": "x"}, 1)])
+def test_group_pod_in_webhook_is_one_podset_of_total_count(parts: Any, count: int) -> None:
+    (pod_set,) = list_pod_sets(pod(**parts), NAMES)
+    assert (pod_set.count, pod_set.template_path) == (count, ())
 
 
 FAST = {NAMES.pod_group_fast_admission: "true"}
 
 
 @pytest.mark.parametrize(
-    ("members", "wrong"),
+    ("members", "problem"),
     [
         ([pod(group=None)], None),
         ([pod("a"), pod("b")], None),
         ([pod("a"), pod("b", "succeeded")], None),
         ([pod("a")], "'g' group has fewer runnable pods than expected"),
         ([pod("a"), pod("b", "failed")], "'g' group has fewer runnable pods than expected"),
-        ([pod("a"), pod("b", "going")], "'g' group has fewer runnable pods than expected"),
+        ([pod("a"), pod("b", "expired")], "'g' group has fewer runnable pods than expected"),
         ([pod("a", annotations=FAST)], None),
         ([pod("a", "failed", annotations=FAST)], "'g' group has fewer runnable pods than expected"),
         (
@@ -191,12 +196,12 @@ FAST = {NAMES.pod_group_fast_admission: "true"}
         ([pod(f"p{n}", role=f"r{n}", total=19) for n in range(19)], "group 'g' has 19 roles, more than 18"),
     ],
 )
-def test_a_group_gets_a_workload_once_it_is_complete_and_of_one_mind(members: Any, wrong: str | None) -> None:
-    assert find_problem(of(*members), NAMES, ["team"]) == wrong
+def test_incomplete_or_inconsistent_group_has_a_problem(members: Any, problem: str | None) -> None:
+    assert find_problem(compose_job(*members), NAMES, ["team"]) == problem
 
 
 @pytest.mark.parametrize(
-    ("members", "counts", "stands"),
+    ("members", "counts", "expected"),
     [
         ([pod("a"), pod("b")], {"r1": 2}, True),
         ([pod("a")], {"r1": 2}, True),
@@ -208,67 +213,67 @@ def test_a_group_gets_a_workload_once_it_is_complete_and_of_one_mind(members: An
         ([pod("p", "running", group=None)], {"main": 1}, True),
     ],
 )
-def test_a_workload_stands_for_a_group_if_it_has_room_for_each_role(
-    members: Any, counts: dict[str, int], stands: bool | None
+def test_workload_is_equivalent_to_group_if_it_has_pods_for_each_role(
+    members: Any, counts: dict[str, int], expected: bool | None
 ) -> None:
     listed = [{"name": name, "count": count} for name, count in counts.items()]
-    assert is_equivalent(of(*members), listed) is stands
+    assert is_equivalent(compose_job(*members), listed) is expected
 
 
-# --- how it stands ----------------------------------------------------------------------------------
+# --- state ------------------------------------------------------------------------------------------
 
-FINAL = {NAMES.retriable_in_group: "false"}
+NOT_RETRIABLE = {NAMES.retriable_in_group: "false"}
 
 
 @pytest.mark.parametrize(
-    ("states", "parts", "ended"),
+    ("states", "parts", "outcome"),
     [
         (["succeeded"], {"group": None, "status": {"message": "done"}}, (True, "done")),
         (["failed"], {"group": None}, (False, "")),
         (["running"], {"group": None}, None),
         (["succeeded", "succeeded"], {}, (True, "Pods succeeded: 2/2.")),
         (["succeeded", "failed"], {}, None),
-        (["succeeded", "failed"], {"annotations": FINAL}, (False, "Pods succeeded: 1/2.")),
-        (["running", "failed"], {"annotations": FINAL}, None),
-        (["held", "failed"], {"annotations": FINAL}, None),
-        (["terminating", "failed"], {"annotations": FINAL}, None),
-        (["going", "failed"], {"annotations": FINAL}, (False, "Pods succeeded: 0/2.")),
+        (["succeeded", "failed"], {"annotations": NOT_RETRIABLE}, (False, "Pods succeeded: 1/2.")),
+        (["running", "failed"], {"annotations": NOT_RETRIABLE}, None),
+        (["gated", "failed"], {"annotations": NOT_RETRIABLE}, None),
+        (["terminating", "failed"], {"annotations": NOT_RETRIABLE}, None),
+        (["expired", "failed"], {"annotations": NOT_RETRIABLE}, (False, "Pods succeeded: 0/2.")),
         (["succeeded", "succeeded"], {"annotations": {NAMES.pod_group_serving: "true"}}, None),
         (["succeeded"], {"total": "x"}, None),
     ],
 )
-def test_a_job_of_pods_ends(states: list[str], parts: Any, ended: Any) -> None:
-    assert find_outcome(group(*states, **parts)) == ended
+def test_outcome_of_pods_follows_their_phases(states: list[str], parts: Any, outcome: Any) -> None:
+    assert find_outcome(group(*states, **parts)) == outcome
 
 
 @pytest.mark.parametrize(
     ("states", "parts", "active", "suspended"),
     [
-        (["held", "held"], {}, False, True),
-        (["held", "running"], {}, True, False),
-        (["pending", "held"], {}, False, False),
-        (["succeeded", "held"], {}, False, True),
+        (["gated", "gated"], {}, False, True),
+        (["gated", "running"], {}, True, False),
+        (["pending", "gated"], {}, False, False),
+        (["succeeded", "gated"], {}, False, True),
         (["terminating", "failed"], {}, True, False),
         (["terminating"], {"fast_release": True}, False, True),
-        (["going", "failed"], {}, False, True),
+        (["expired", "failed"], {}, False, True),
         (["running"], {"group": None}, True, False),
         (["terminating"], {"group": None}, True, False),
         (["terminating"], {"group": None, "fast_release": True}, False, True),
-        (["going"], {"group": None}, False, True),
-        (["held"], {"group": None}, False, True),
+        (["expired"], {"group": None}, False, True),
+        (["gated"], {"group": None}, False, True),
         (["failed"], {"group": None}, False, True),
     ],
 )
-def test_pods_hold_resources_from_their_start_to_the_end_of_their_grace(
+def test_pods_are_active_from_start_to_end_of_grace_period(
     states: list[str], parts: Any, active: bool, suspended: bool
 ) -> None:
     job = group(*states, **parts)
     assert (is_active(job), is_suspended(job, NAMES)) == (active, suspended)
 
 
-def test_a_pod_as_webhooks_see_it_is_suspended_at_its_gate_and_when_it_has_ended() -> None:
-    seen = [is_suspended(pod("p", state), NAMES) for state in ("held", "running", "failed")]
-    assert seen == [True, False, True]
+def test_pod_in_webhook_is_suspended_if_gated_or_ended() -> None:
+    suspended = [is_suspended(pod("p", state), NAMES) for state in ("gated", "running", "failed")]
+    assert suspended == [True, False, True]
 
 
 READY: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
@@ -284,47 +289,52 @@ READY: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "
         ([pod("a", "running", group=None, **READY)], True),
     ],
 )
-def test_pods_are_ready_when_as_many_as_there_should_be_are(members: Any, ready: bool) -> None:
-    assert are_pods_ready(of(*members)) is ready
+def test_group_is_ready_when_total_count_of_pods_is_ready_or_succeeded(members: Any, ready: bool) -> None:
+    assert are_pods_ready(compose_job(*members)) is ready
 
 
-def test_pods_that_succeeded_give_their_quota_back_by_role() -> None:
-    done = pod("a", "succeeded"), pod("b", "succeeded", role="r2"), pod("c", "failed"), pod("d", "running")
-    assert count_reclaimable_pods(of(*done)) == {"r1": 1, "r2": 1}
-    assert count_reclaimable_pods(of(pod("a", "succeeded", group=None))) is None
+def test_succeeded_pods_of_group_are_reclaimable_by_role() -> None:
+    members = (
+        pod("a", "succeeded"),
+        pod("b", "succeeded", role="r2"),
+        pod("c", "failed"),
+        pod("d", "running"),
+    )
+    assert count_reclaimable_pods(compose_job(*members)) == {"r1": 1, "r2": 1}
+    assert count_reclaimable_pods(compose_job(pod("a", "succeeded", group=None))) is None
     serving = {NAMES.pod_group_serving: "true"}
-    assert count_reclaimable_pods(of(pod("a", "succeeded", annotations=serving))) is None
+    assert count_reclaimable_pods(compose_job(pod("a", "succeeded", annotations=serving))) is None
 
 
 @pytest.mark.parametrize(
-    ("members", "goes"),
+    ("members", "is_deleted"),
     [
         ([pod("a", "terminating", group=None)], False),
-        ([pod("a", "going", group=None)], True),
+        ([pod("a", "expired", group=None)], True),
         ([pod("a", "running", group=None)], False),
-        ([pod("a", "terminating"), pod("b", "going")], True),
+        ([pod("a", "terminating"), pod("b", "expired")], True),
         ([pod("a", "terminating"), pod("b", "running")], False),
-        ([mark_for_termination(pod("a", "terminating"), "R", "m", NOW), pod("b", "going")], False),
+        ([mark_for_termination(pod("a", "terminating"), "R", "m", NOW), pod("b", "expired")], False),
         ([mark_for_termination(pod("a", "terminating", group=None), "R", "m", NOW)], False),
-        ([mark_for_termination(pod("a", "going", group=None), "R", "m", NOW)], True),
+        ([mark_for_termination(pod("a", "expired", group=None), "R", "m", NOW)], True),
     ],
 )
-def test_a_group_is_deleted_when_others_than_we_deleted_all_of_it(members: Any, goes: bool) -> None:
-    assert ("deletionTimestamp" in of(*members)["metadata"]) is goes
+def test_group_is_deleted_when_other_programs_deleted_all_pods(members: Any, is_deleted: bool) -> None:
+    assert ("deletionTimestamp" in compose_job(*members)["metadata"]) is is_deleted
 
 
-def test_a_pod_that_ended_before_it_was_deleted_is_accounted_for_first() -> None:
-    gone = pod("a", "terminating", group=None)
-    gone["status"]["phase"] = "Succeeded"
-    assert "deletionTimestamp" not in of(gone)["metadata"]
+def test_pod_that_ended_before_its_deletion_is_not_deleted_as_job() -> None:
+    deleted = pod("a", "terminating", group=None)
+    deleted["status"]["phase"] = "Succeeded"
+    assert "deletionTimestamp" not in compose_job(deleted)["metadata"]
 
 
-def test_released_deleted_pod_is_reported() -> None:
+def test_group_changes_at_end_of_grace_period_of_terminating_pod() -> None:
     assert group("terminating", "running")["changes"] == NOW + 20 * SECOND
-    assert group("going", "running")["changes"] is None
+    assert group("expired", "running")["changes"] is None
 
 
-# --- its members ------------------------------------------------------------------------------------
+# --- members ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -334,41 +344,43 @@ def test_released_deleted_pod_is_reported() -> None:
         ([pod("a"), pod("b", age=1)], {"r1": 1}, ["a"]),
         ([pod("a"), pod("b", age=1)], None, ["a", "b"]),
         ([pod("a", "terminating"), pod("b", age=1)], {"r1": 1}, []),
-        ([pod("a", "going"), pod("b", age=1)], {"r1": 1}, ["b"]),
+        ([pod("a", "expired"), pod("b", age=1)], {"r1": 1}, ["b"]),
         ([pod("a", "succeeded"), pod("b", age=1)], {"r1": 1}, []),
         ([pod("a", "failed"), pod("b", age=1)], {"r1": 1}, ["b"]),
         ([pod("a"), pod("b", role="r2")], {"r1": 1}, ["a"]),
         ([pod(group=None)], {"main": 1}, ["p"]),
     ],
 )
-def test_pods_are_started_where_there_is_room(members: Any, counts: Any, started: list[str]) -> None:
-    assert named(list_startable(of(*members), counts, NAMES)) == started
+def test_gated_pods_are_started_up_to_count_of_their_role(
+    members: Any, counts: Any, started: list[str]
+) -> None:
+    assert names_of(list_startable(compose_job(*members), counts, NAMES)) == started
 
 
-def test_a_deleted_pod_is_not_started() -> None:
-    waiting = pod("a")
-    waiting["metadata"]["deletionTimestamp"] = format_time(NOW)
-    assert list_startable(of(waiting, pod("b")), None, NAMES) == [pod("b")]
+def test_deleted_pod_is_not_started() -> None:
+    deleted = pod("a")
+    deleted["metadata"]["deletionTimestamp"] = format_time(NOW)
+    assert list_startable(compose_job(deleted, pod("b")), None, NAMES) == [pod("b")]
 
 
-def test_a_pod_waits_for_its_place_only_where_there_is_a_topology() -> None:
-    waiting = pod(spec={})
-    waiting["spec"]["schedulingGates"] = [{"name": "example.com/mine"}, GATE, TOPOLOGY]
-    left = [without_gates(waiting, placed, NAMES)["spec"]["schedulingGates"] for placed in (True, False)]
-    assert left == [[{"name": "example.com/mine"}, TOPOLOGY], [{"name": "example.com/mine"}]]
+def test_topology_gate_of_started_pod_is_kept_only_if_pods_are_placed() -> None:
+    gated = pod(spec={})
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/mine"}, GATE, TOPOLOGY]
+    gates = [without_gates(gated, is_placed, NAMES)["spec"]["schedulingGates"] for is_placed in (True, False)]
+    assert gates == [[{"name": "example.com/mine"}, TOPOLOGY], [{"name": "example.com/mine"}]]
 
 
-def test_a_stop_ends_what_runs_and_all_if_the_workload_is_deleted() -> None:
-    job = group("held", "running", "succeeded", "terminating", "pending")
-    assert named(list_stoppable(job, False, NAMES)) == ["p1", "p4"]
-    assert named(list_stoppable(job, True, NAMES)) == ["p0", "p1", "p2", "p4"]
+def test_stop_ends_started_pods_and_all_pods_if_workload_is_deleted() -> None:
+    job = group("gated", "running", "succeeded", "terminating", "pending")
+    assert names_of(list_stoppable(job, False, NAMES)) == ["p1", "p4"]
+    assert names_of(list_stoppable(job, True, NAMES)) == ["p0", "p1", "p2", "p4"]
 
 
-def test_pod_reports_once_why_it_ends() -> None:
-    told = mark_for_termination(pod(), "NotAdmitted", "why", NOW)
-    assert is_marked_for_termination(told)
-    assert mark_for_termination(told, "Other", "again", NOW + 5) is told
-    (condition,) = told["status"]["conditions"]
+def test_pod_is_marked_for_termination_only_once() -> None:
+    marked = mark_for_termination(pod(), "NotAdmitted", "why", NOW)
+    assert is_marked_for_termination(marked)
+    assert mark_for_termination(marked, "Other", "again", NOW + 5) is marked
+    (condition,) = marked["status"]["conditions"]
     assert (condition["type"], condition["reason"], condition["message"]) == (
         "TerminationTarget",
         "NotAdmitted",
@@ -377,7 +389,7 @@ def test_pod_reports_once_why_it_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "counts", "beyond"),
+    ("members", "counts", "excess"),
     [
         ([pod("a"), pod("b", age=1), pod("c", age=2)], None, ["c"]),
         ([pod("a"), pod("b", "running", age=1), pod("c", "running", age=2)], None, ["a"]),
@@ -389,53 +401,55 @@ def test_pod_reports_once_why_it_ends() -> None:
         ([pod(group=None)], {"main": 0}, []),
     ],
 )
-def test_newest_unrequested_pods_are_excess(members: Any, counts: Any, beyond: list[str]) -> None:
-    assert named(list_excess(of(*members), counts, NAMES)) == beyond
+def test_newest_pods_beyond_count_are_excess(members: Any, counts: Any, excess: list[str]) -> None:
+    assert names_of(list_excess(compose_job(*members), counts, NAMES)) == excess
 
 
 def ended_at(name: str, second: int) -> dict[str, Any]:
-    changed = {"type": "Ready", "status": "False", "lastTransitionTime": format_time(NOW + second * SECOND)}
-    return pod(name, "failed", status={"conditions": [changed]})
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": format_time(NOW + second * SECOND)}
+    return pod(name, "failed", status={"conditions": [condition]})
 
 
 @pytest.mark.parametrize(
-    ("members", "counts", "freed"),
+    ("members", "counts", "released"),
     [
         ([pod("a"), ended_at("b", 1)], {"r1": 2}, []),
         ([pod("a"), pod("c"), ended_at("b", 1)], {"r1": 2}, ["b"]),
         ([pod("a"), pod("c"), ended_at("x", 9), ended_at("b", 1)], {"r1": 3}, ["b"]),
         ([pod("a"), pod("c", finalizers=[]), pod("b", "failed", finalizers=[])], {"r1": 2}, []),
-        ([pod("a"), pod("b", "going", role="r2")], {"r1": 1}, ["b"]),
+        ([pod("a"), pod("b", "expired", role="r2")], {"r1": 1}, ["b"]),
         ([pod("a"), pod("b", "failed")], {}, ["b"]),
         ([pod("a"), pod("b", "succeeded")], {}, []),
     ],
 )
-def test_pods_that_failed_are_let_go_once_replaced_the_longest_ended_first(
-    members: Any, counts: Any, freed: list[str]
+def test_replaced_failed_pods_are_released_longest_ended_first(
+    members: Any, counts: Any, released: list[str]
 ) -> None:
-    assert named(list_replaced(of(*members), counts, NAMES)) == freed
+    assert names_of(list_replaced(compose_job(*members), counts, NAMES)) == released
 
 
 @pytest.mark.parametrize(
-    ("members", "counts", "waits"),
+    ("members", "counts", "expected"),
     [
         ([pod("a"), pod("b")], {"r1": 2}, False),
         ([pod("a"), pod("b", "failed")], {"r1": 2}, True),
-        ([pod("a"), pod("b", "going")], {"r1": 2}, True),
+        ([pod("a"), pod("b", "expired")], {"r1": 2}, True),
         ([pod("a"), pod("b", "succeeded")], {"r1": 2}, False),
         ([pod("a", annotations=FAST)], {"r1": 2}, False),
         ([pod("a", "failed", annotations=FAST)], {"r1": 2}, True),
         ([pod("a", "failed", group=None)], {"main": 1}, False),
     ],
 )
-def test_others_must_come_for_pods_that_are_gone(members: Any, counts: Any, waits: bool) -> None:
-    assert needs_more_members(of(*members), counts) is waits
+def test_group_needs_more_members_if_failed_or_deleted_pods_lack_replacements(
+    members: Any, counts: Any, expected: bool
+) -> None:
+    assert needs_more_members(compose_job(*members), counts) is expected
 
 
-# --- in memory --------------------------------------------------------------------------------------
+# --- cache ------------------------------------------------------------------------------------------
 
 
-def test_of_pods_that_run_only_their_shape_is_kept() -> None:
+def test_only_shape_of_running_pod_is_cached() -> None:
     rich = {
         "volumes": [{"name": "v"}],
         "containers": [
@@ -445,10 +459,10 @@ def test_of_pods_that_run_only_their_shape_is_kept() -> None:
     waiting, running = pod(spec=rich), pod("p", "running", spec=rich)
     waiting["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
     waiting["status"]["podIP"] = "1.2.3.4"
-    kept = trim_pod(waiting, NAMES)
-    assert kept["spec"] == waiting["spec"]
-    assert "kubectl.kubernetes.io/last-applied-configuration" not in kept["metadata"]["annotations"]
-    assert kept["status"] == {"phase": "Pending"}
+    cached = trim_pod(waiting, NAMES)
+    assert cached["spec"] == waiting["spec"]
+    assert "kubectl.kubernetes.io/last-applied-configuration" not in cached["metadata"]["annotations"]
+    assert cached["status"] == {"phase": "Pending"}
     assert trim_pod(running, NAMES)["spec"] == {
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": 1}}}],
         "nodeName": "n",
@@ -457,15 +471,15 @@ def test_of_pods_that_run_only_their_shape_is_kept() -> None:
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], [None], {}, {"x": None}])
 @pytest.mark.parametrize("path", ["metadata", "spec", "status"])
-def test_pods_of_any_shape_are_read(path: str, value: Any) -> None:
-    odd = {**pod(), path: value}
-    raw = (odd, {**pod(group=None), "spec": {"schedulingGates": value, "containers": value}})
-    for one in raw:
-        POD.list_pod_sets(one, NAMES)
-        POD.is_suspended(one, NAMES)
-        POD.find_outcome(one)
-        POD.are_pods_ready(one)
-        POD.is_active(one)
-        POD.scaling.count_reclaimable_pods(one)
-        if isinstance(one.get("metadata"), dict):
-            trim_pod(one, NAMES)
+def test_malformed_pod_does_not_raise(path: str, value: Any) -> None:
+    in_group = {**pod(), path: value}
+    single = {**pod(group=None), "spec": {"schedulingGates": value, "containers": value}}
+    for malformed in (in_group, single):
+        POD.list_pod_sets(malformed, NAMES)
+        POD.is_suspended(malformed, NAMES)
+        POD.find_outcome(malformed)
+        POD.are_pods_ready(malformed)
+        POD.is_active(malformed)
+        POD.scaling.count_reclaimable_pods(malformed)
+        if isinstance(malformed.get("metadata"), dict):
+            trim_pod(malformed, NAMES)

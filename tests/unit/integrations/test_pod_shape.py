@@ -1,4 +1,4 @@
-"""The shape of pods and its hash, with known answers of Kubernetes' own JSON encoder."""
+"""The shape of pods and its hash, compared with hashes of the output of Kubernetes' JSON encoder."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import pytest
 
 from admitq.integrations.pod_shape import compute_role_hash, get_spec_shape
 
-ONE: dict[str, Any] = {
+SINGLE_CONTAINER: dict[str, Any] = {
     "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
 }
-RICH: dict[str, Any] = {
+ALL_FIELDS: dict[str, Any] = {
     "initContainers": [{"name": "i", "image": "i", "resources": {}, "restartPolicy": "Always"}],
     "containers": [
         {
@@ -46,52 +46,62 @@ RICH: dict[str, Any] = {
     "resourceClaims": [{"name": "r", "resourceClaimTemplateName": "t"}],
     "resources": {"requests": {"cpu": "3"}},
 }
-LIMITED: dict[str, Any] = {
+ONLY_LIMITS: dict[str, Any] = {
     "containers": [{"name": "c", "image": "i", "resources": {}}],
     "priority": 0,
     "resources": {"limits": {"cpu": "3"}},
 }
 
 
-@pytest.mark.parametrize(("spec", "known"), [(ONE, "dc85db45"), (RICH, "e10d4807"), (LIMITED, "17b35bde")])
-def test_the_hash_is_that_of_the_shape_as_kubernetes_writes_it(spec: Any, known: str) -> None:
-    assert compute_role_hash(spec) == known
+@pytest.mark.parametrize(
+    ("spec", "role_hash"),
+    [(SINGLE_CONTAINER, "dc85db45"), (ALL_FIELDS, "e10d4807"), (ONLY_LIMITS, "17b35bde")],
+)
+def test_role_hash_is_that_of_the_json_of_kubernetes(spec: Any, role_hash: str) -> None:
+    assert compute_role_hash(spec) == role_hash
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"volumes": [{"name": "v"}]},
-        {"containers": [{**ONE["containers"][0], "name": "other", "image": "j", "env": [{"name": "A"}]}]},
         {
             "containers": [
-                {**ONE["containers"][0], "resources": {**ONE["containers"][0]["resources"], "limits": {}}}
+                {**SINGLE_CONTAINER["containers"][0], "name": "other", "image": "j", "env": [{"name": "A"}]}
+            ]
+        },
+        {
+            "containers": [
+                {
+                    **SINGLE_CONTAINER["containers"][0],
+                    "resources": {**SINGLE_CONTAINER["containers"][0]["resources"], "limits": {}},
+                }
             ]
         },
         {"schedulingGates": [{"name": "x"}], "nodeName": "n", "tolerations": [], "nodeSelector": {}},
         {"resources": {"limits": {"cpu": "1"}}},
     ],
 )
-def test_what_does_not_decide_over_place_and_use_is_no_part_of_the_shape(change: Any) -> None:
-    assert get_spec_shape({**ONE, **change}) == get_spec_shape(ONE)
+def test_fields_irrelevant_to_scheduling_are_no_part_of_the_shape(change: Any) -> None:
+    assert get_spec_shape({**SINGLE_CONTAINER, **change}) == get_spec_shape(SINGLE_CONTAINER)
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"containers": [{"resources": {"requests": {"cpu": "2"}}}]},
-        {"containers": [{**ONE["containers"][0], "ports": [{"containerPort": 1}]}]},
+        {"containers": [{**SINGLE_CONTAINER["containers"][0], "ports": [{"containerPort": 1}]}]},
         {"initContainers": [{"name": "i"}]},
         {"nodeSelector": {"a": "1"}},
         {"priority": 0},
         {"resources": {"requests": {"cpu": "1"}}},
     ],
 )
-def test_what_decides_over_place_and_use_is(change: Any) -> None:
-    assert compute_role_hash({**ONE, **change}) != compute_role_hash(ONE)
+def test_fields_relevant_to_scheduling_change_the_role_hash(change: Any) -> None:
+    assert compute_role_hash({**SINGLE_CONTAINER, **change}) != compute_role_hash(SINGLE_CONTAINER)
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], [None, 1], {}, {"x": None}])
 @pytest.mark.parametrize("field", ["containers", "initContainers", "resources", "tolerations", "priority"])
-def test_specs_of_any_shape_have_one(field: str, value: Any) -> None:
-    assert len(compute_role_hash({**ONE, field: value})) == 8
+def test_malformed_pod_spec_has_a_role_hash(field: str, value: Any) -> None:
+    assert len(compute_role_hash({**SINGLE_CONTAINER, field: value})) == 8

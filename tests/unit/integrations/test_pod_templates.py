@@ -5,7 +5,7 @@ import pytest
 
 from admitq.integrations.pod_templates import clean_pod_template, select_entries_to_add, select_items_to_add
 
-WELL: dict[str, Any] = {
+WELL_FORMED: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}, "annotations": {}, "name": "n"},
     "spec": {
         "containers": [{"name": "c", "env": [{"name": "A"}], "resources": {"requests": {"cpu": 1}}}],
@@ -18,9 +18,9 @@ WELL: dict[str, Any] = {
 }
 
 
-def test_a_template_in_order_is_taken_as_it_is() -> None:
-    kept = copy.deepcopy(WELL)
-    assert clean_pod_template(WELL) == WELL == kept
+def test_well_formed_template_is_unchanged() -> None:
+    unmodified = copy.deepcopy(WELL_FORMED)
+    assert clean_pod_template(WELL_FORMED) == WELL_FORMED == unmodified
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_a_template_in_order_is_taken_as_it_is() -> None:
         ({"spec": {"nodeSelector": ["a"], "priorityClassName": 1, "tolerations": {}}}, {"spec": {}}),
     ],
 )
-def test_parts_of_another_type_are_left_out(template: Any, expected: Any) -> None:
+def test_template_parts_of_wrong_type_are_removed(template: Any, expected: Any) -> None:
     assert clean_pod_template(template) == expected
 
 
 @pytest.mark.parametrize(
-    ("wanted", "base", "own", "beside"),
+    ("wanted", "base", "own", "expected"),
     [
         ({"a": "1", "b": "2"}, {"a": "1"}, {}, {"b": "2"}),
         ({"a": "1"}, {"a": "1"}, {"a": "1"}, {"a": "1"}),
@@ -54,11 +54,13 @@ def test_parts_of_another_type_are_left_out(template: Any, expected: Any) -> Non
         ({}, {"a": "1"}, {"b": "2"}, {}),
     ],
 )
-def test_entries_stand_beside_those_that_say_the_same(wanted: Any, base: Any, own: Any, beside: Any) -> None:
-    assert select_entries_to_add(wanted, base, own) == beside
+def test_select_entries_to_add_omits_equal_entries_of_base_unless_own(
+    wanted: Any, base: Any, own: Any, expected: Any
+) -> None:
+    assert select_entries_to_add(wanted, base, own) == expected
 
 
-def test_items_that_are_there_already_are_taken_off_once() -> None:
+def test_select_items_to_add_omits_each_existing_item_once() -> None:
     a, b = {"key": "a"}, {"key": "b"}
     assert select_items_to_add([a, b, a], [a]) == [b, a]
     assert select_items_to_add([a], [a, b]) == []

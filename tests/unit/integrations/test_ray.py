@@ -29,7 +29,7 @@ SPECS: dict[str, FieldPath] = {
     "RayCluster": ("spec",),
     "RayService": ("spec", "rayClusterConfig"),
 }
-ALL = pytest.mark.parametrize("kind", [RAY_JOB, RAY_CLUSTER, RAY_SERVICE], ids=lambda one: one.kind)
+ALL = pytest.mark.parametrize("kind", [RAY_JOB, RAY_CLUSTER, RAY_SERVICE], ids=lambda kind: kind.kind)
 
 
 def pod(cpu: Any = 1, **more: Any) -> Any:
@@ -55,7 +55,7 @@ def ray(kind: Integration, described: Any, annotations: Any = None, status: Any 
 
 
 @ALL
-def test_the_head_and_each_group_of_workers_are_podsets(kind: Integration) -> None:
+def test_ray_head_and_worker_groups_are_podsets(kind: Integration) -> None:
     at = SPECS[kind.kind]
     assert kind.list_pod_sets(ray(kind, cluster()), NAMES) == [
         PodSetTemplate("head", 1, (*at, "headGroupSpec", "template")),
@@ -63,35 +63,36 @@ def test_the_head_and_each_group_of_workers_are_podsets(kind: Integration) -> No
     ]
 
 
-BOTH = {
+ACTIVE_AND_PENDING = {
     "rayClusterName": "active",
     "activeServiceStatus": {"rayClusterName": "active"},
     "pendingServiceStatus": {"rayClusterName": "pending"},
 }
-SCALED = {"enableInTreeAutoscaling": True}
+AUTOSCALED = {"enableInTreeAutoscaling": True}
 
 
 @pytest.mark.parametrize(
     ("kind", "described", "status", "names"),
     [
-        (RAY_JOB, SCALED, BOTH, ["active"]),
-        (RAY_JOB, {}, BOTH, []),
-        (RAY_JOB, SCALED, {}, []),
-        (RAY_JOB, SCALED, {"rayClusterName": 7}, []),
-        (RAY_SERVICE, SCALED, {"activeServiceStatus": {"rayClusterName": "active"}}, ["active"]),
-        (RAY_SERVICE, SCALED, {"pendingServiceStatus": {"rayClusterName": "new"}}, ["new"]),
-        (RAY_SERVICE, SCALED, {"activeServiceStatus": None, "pendingServiceStatus": []}, []),
-        (RAY_SERVICE, SCALED, BOTH, ["active", "pending"]),
-        (RAY_SERVICE, {}, BOTH, ["active", "pending"]),
+        (RAY_JOB, AUTOSCALED, ACTIVE_AND_PENDING, ["active"]),
+        (RAY_JOB, {}, ACTIVE_AND_PENDING, []),
+        (RAY_JOB, AUTOSCALED, {}, []),
+        (RAY_JOB, AUTOSCALED, {"rayClusterName": 7}, []),
+        (RAY_SERVICE, AUTOSCALED, {"activeServiceStatus": {"rayClusterName": "active"}}, ["active"]),
+        (RAY_SERVICE, AUTOSCALED, {"pendingServiceStatus": {"rayClusterName": "new"}}, ["new"]),
+        (RAY_SERVICE, AUTOSCALED, {"activeServiceStatus": None, "pendingServiceStatus": []}, []),
+        (RAY_SERVICE, AUTOSCALED, ACTIVE_AND_PENDING, ["active", "pending"]),
+        (RAY_SERVICE, {}, ACTIVE_AND_PENDING, ["active", "pending"]),
         (RAY_SERVICE, {}, {"activeServiceStatus": {"rayClusterName": "active"}}, []),
-        (RAY_CLUSTER, SCALED, BOTH, []),
+        (RAY_CLUSTER, AUTOSCALED, ACTIVE_AND_PENDING, []),
     ],
 )
-def test_created_clusters_are_looked_up_where_they_know_more_than_the_job(
+def test_ray_job_references_created_clusters_only_if_their_size_can_differ(
     kind: Integration, described: Any, status: Any, names: list[str]
 ) -> None:
     running = with_value(ray(kind, cluster(**described), status=status), ("metadata", "namespace"), "ns")
-    assert [(str(one), kind.is_required(one)) for one in kind.templates.list_references(running)] == [
+    references = kind.templates.list_references(running)
+    assert [(str(reference), kind.is_required(reference)) for reference in references] == [
         (f"RayCluster {name} in namespace ns", False) for name in names
     ]
     assert kind.templates.list_references(kind.with_suspend(running, True)) == ()
@@ -111,45 +112,47 @@ def test_created_clusters_are_looked_up_where_they_know_more_than_the_job(
         (RAY_SERVICE, {}, [1, 2, 3], "1"),
     ],
 )
-def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
+def test_ray_pod_counts_and_slice_version_follow_created_clusters(
     kind: Integration, clusters: Any, counts: list[int], version: str
 ) -> None:
     big = {"groupName": "big", "replicas": 3, "template": pod()}
     small = {"groupName": "small", "replicas": 2, "template": pod()}
-    job = ray(kind, cluster(small, big, **SCALED), status=BOTH)
-    found: dict[ObjectReference, Any] = {}
-    for one in kind.templates.list_references(job):
-        if one.name in clusters:
-            groups = [{"groupName": name, "replicas": count} for name, count in clusters[one.name]]
-            found[one] = {"metadata": {"generation": 4}, "spec": {"workerGroupSpecs": groups}}
-    resolved = kind.templates.resolve(job, found)
-    assert [one.count for one in kind.list_pod_sets(resolved, NAMES)] == counts
+    job = ray(kind, cluster(small, big, **AUTOSCALED), status=ACTIVE_AND_PENDING)
+    referenced: dict[ObjectReference, Any] = {}
+    for reference in kind.templates.list_references(job):
+        if reference.name in clusters:
+            groups = [{"groupName": name, "replicas": count} for name, count in clusters[reference.name]]
+            referenced[reference] = {"metadata": {"generation": 4}, "spec": {"workerGroupSpecs": groups}}
+    resolved = kind.templates.resolve(job, referenced)
+    assert [pod_set.count for pod_set in kind.list_pod_sets(resolved, NAMES)] == counts
     assert kind.scaling.get_slice_version(resolved, NAMES) == version
-    told = with_value(resolved, ("metadata", "annotations", NAMES.ray_cluster_generation), "9")
-    assert kind.scaling.get_slice_version(told, NAMES) == "1_9", "what it is told goes before what it follows"
-    assert [one.get_template(resolved) for one in kind.list_pod_sets(resolved, NAMES)] == [
-        one.get_template(job) for one in kind.list_pod_sets(job, NAMES)
+    annotated = with_value(resolved, ("metadata", "annotations", NAMES.ray_cluster_generation), "9")
+    assert kind.scaling.get_slice_version(annotated, NAMES) == "1_9", "the annotation overrides the clusters"
+    assert [pod_set.get_template(resolved) for pod_set in kind.list_pod_sets(resolved, NAMES)] == [
+        pod_set.get_template(job) for pod_set in kind.list_pod_sets(job, NAMES)
     ]
 
 
-async def test_the_webhook_does_not_ask_how_many_workers_a_cluster_has() -> None:
-    job = ray(RAY_JOB, cluster(**SCALED), status=BOTH)
+async def test_ray_webhook_does_not_read_created_cluster() -> None:
+    job = ray(RAY_JOB, cluster(**AUTOSCALED), status=ACTIVE_AND_PENDING)
     assert RAY_JOB.templates.list_references(job)
     assert await resolve_references(job, "ns", RAY_JOB, FakeLookups(unavailable=True)) is job
 
 
-@pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])
-def test_only_worker_counts_of_a_cluster_are_cached(odd: Any) -> None:
-    [followed] = RAY_JOB.templates.referenced_kinds
-    assert followed.trim_for_cache is not None
-    followed.trim_for_cache(odd)
+@pytest.mark.parametrize(
+    "malformed", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}]
+)
+def test_only_worker_counts_of_created_ray_cluster_are_cached(malformed: Any) -> None:
+    [cluster_kind] = RAY_JOB.templates.referenced_kinds
+    assert cluster_kind.trim_for_cache is not None
+    cluster_kind.trim_for_cache(malformed)
     group = {"groupName": "small", "replicas": 5, "maxReplicas": 4, "numOfHosts": 2, "template": pod()}
-    kept: Any = followed.trim_for_cache(
+    cached: Any = cluster_kind.trim_for_cache(
         {"metadata": {"generation": 4, "managedFields": []}, "spec": cluster(group)}
     )
-    assert kept == {
+    assert cached == {
         "metadata": {"generation": 4},
-        "spec": {"workerGroupSpecs": [{key: one for key, one in group.items() if key != "template"}]},
+        "spec": {"workerGroupSpecs": [{key: value for key, value in group.items() if key != "template"}]},
     }
 
 
@@ -173,18 +176,20 @@ def test_only_worker_counts_of_a_cluster_are_cached(odd: Any) -> None:
         ({"replicas": -2, "minReplicas": -1}, 0),
     ],
 )
-def test_a_group_has_all_hosts_of_all_replicas(kind: Integration, group: Any, count: int) -> None:
+def test_ray_group_count_is_hosts_of_all_replicas_within_bounds(
+    kind: Integration, group: Any, count: int
+) -> None:
     job = ray(kind, cluster({"groupName": "g", "template": pod(), **group}))
-    assert [one.count for one in kind.list_pod_sets(job, NAMES)] == [1, count]
+    assert [pod_set.count for pod_set in kind.list_pod_sets(job, NAMES)] == [1, count]
 
 
 @ALL
-def test_the_name_of_a_group_becomes_that_of_a_podset(kind: Integration) -> None:
+def test_ray_podset_has_group_name_in_lower_case(kind: Integration) -> None:
     job = ray(kind, cluster({"groupName": "Large-GPU", "template": pod()}))
-    assert [one.name for one in kind.list_pod_sets(job, NAMES)] == ["head", "large-gpu"]
+    assert [pod_set.name for pod_set in kind.list_pod_sets(job, NAMES)] == ["head", "large-gpu"]
 
 
-def containers_of_head(kind: Integration, job: Any) -> Any:
+def head_containers(kind: Integration, job: Any) -> Any:
     return kind.list_pod_sets(job, NAMES)[0].get_template(job)["spec"]["containers"]
 
 
@@ -197,12 +202,12 @@ def containers_of_head(kind: Integration, job: Any) -> Any:
         ({"resources": {"requests": {"cpu": 2}}}, "ray:2", {"requests": {"cpu": 2}}),
     ],
 )
-def test_the_autoscaler_is_a_container_of_the_head(
+def test_ray_autoscaler_is_counted_as_container_of_head(
     kind: Integration, options: Any, image: str, resources: Any
 ) -> None:
     job = ray(kind, cluster(enableInTreeAutoscaling=True, autoscalerOptions=options))
     own = pod()["spec"]["containers"][0]
-    assert containers_of_head(kind, job) == [
+    assert head_containers(kind, job) == [
         own,
         {"name": "autoscaler", "image": image, "resources": resources},
     ]
@@ -210,7 +215,7 @@ def test_the_autoscaler_is_a_container_of_the_head(
 
 @ALL
 @pytest.mark.parametrize(
-    ("resources", "counted"),
+    ("resources", "expected"),
     [
         ({}, {"requests": {"cpu": "200m", "memory": "256Mi"}}),
         ({"requests": {"cpu": "100m", "memory": "1Gi"}}, {"requests": {"cpu": "200m", "memory": "1Gi"}}),
@@ -224,15 +229,15 @@ def test_the_autoscaler_is_a_container_of_the_head(
     ],
 )
 @pytest.mark.parametrize("by_annotation", [False, True])
-def test_a_fault_tolerant_head_counts_for_what_cleans_up_after_it(
-    kind: Integration, by_annotation: bool, resources: Any, counted: Any
+def test_fault_tolerant_ray_head_requests_at_least_as_much_as_its_cleanup(
+    kind: Integration, by_annotation: bool, resources: Any, expected: Any
 ) -> None:
     head = {"spec": {"containers": [{"name": "ray", "resources": resources}]}}
     if by_annotation:
         job = ray(kind, cluster(head=head), {"ray.io/ft-enabled": "true"})
     else:
         job = ray(kind, cluster(head=head, gcsFaultToleranceOptions={"redisAddress": "redis:6379"}))
-    assert containers_of_head(kind, job)[0]["resources"] == counted
+    assert head_containers(kind, job)[0]["resources"] == expected
 
 
 @pytest.mark.parametrize(
@@ -246,13 +251,15 @@ def test_a_fault_tolerant_head_counts_for_what_cleans_up_after_it(
         ("SidecarMode", None, ["head", "small"], ["ray", "ray-job-submitter"]),
     ],
 )
-def test_submitter_requests_quota(mode: Any, own: Any, names: Any, head: Any) -> None:
+def test_rayjob_submitter_is_counted_according_to_submission_mode(
+    mode: Any, own: Any, names: Any, head: Any
+) -> None:
     job = ray(RAY_JOB, cluster(), submissionMode=mode, submitterPodTemplate=own)
-    assert [one.name for one in RAY_JOB.list_pod_sets(job, NAMES)] == names
-    assert [one["name"] for one in containers_of_head(RAY_JOB, job)] == head
+    assert [pod_set.name for pod_set in RAY_JOB.list_pod_sets(job, NAMES)] == names
+    assert [container["name"] for container in head_containers(RAY_JOB, job)] == head
 
 
-def test_default_submitter_is_the_operators() -> None:
+def test_rayjob_default_submitter_is_that_of_the_operator() -> None:
     job = ray(RAY_JOB, cluster(), submissionMode="K8sJobMode")
     assert RAY_JOB.list_pod_sets(job, NAMES)[2].get_template(job)["spec"] == {
         "restartPolicy": "Never",
@@ -269,7 +276,7 @@ def test_default_submitter_is_the_operators() -> None:
     }
 
 
-def injected(kind: Integration, job: Any) -> Any:
+def inject_node_selector(kind: Integration, job: Any) -> Any:
     for pod_set in kind.list_pod_sets(job, NAMES):
         template = with_value(pod_set.get_template(job), ("spec", "nodeSelector"), {"pool": pod_set.name})
         job = kind.templates.with_template(job, pod_set, template, NAMES)
@@ -277,52 +284,55 @@ def injected(kind: Integration, job: Any) -> Any:
 
 
 @ALL
-def test_an_injection_leaves_the_containers_of_the_operator_out(kind: Integration) -> None:
+def test_ray_injection_does_not_write_containers_of_the_operator(kind: Integration) -> None:
     options = {"redisAddress": "redis:6379"}
     job = ray(kind, cluster(head=pod("10m"), enableInTreeAutoscaling=True, gcsFaultToleranceOptions=options))
     at = SPECS[kind.kind]
-    after = injected(kind, job)
+    after = inject_node_selector(kind, job)
     patch = value_at(create_merge_patch(job, after), at)
     assert set(patch) == {"headGroupSpec", "workerGroupSpecs"}
     assert patch["headGroupSpec"] == {"template": {"spec": {"nodeSelector": {"pool": "head"}}}}
-    assert [one.get_template(after)["spec"]["nodeSelector"] for one in kind.list_pod_sets(after, NAMES)] == [
+    templates = [pod_set.get_template(after) for pod_set in kind.list_pod_sets(after, NAMES)]
+    assert [template["spec"]["nodeSelector"] for template in templates] == [
         {"pool": "head"},
         {"pool": "small"},
     ]
-    assert containers_of_head(kind, after) == containers_of_head(kind, job)
+    assert head_containers(kind, after) == head_containers(kind, job)
 
 
-def test_an_injection_writes_the_default_submitter_into_the_job() -> None:
+def test_rayjob_injection_writes_default_submitter_into_job() -> None:
     job = ray(RAY_JOB, cluster(), submissionMode="K8sJobMode")
-    submitter = injected(RAY_JOB, job)["spec"]["submitterPodTemplate"]
+    submitter = inject_node_selector(RAY_JOB, job)["spec"]["submitterPodTemplate"]
     assert submitter["spec"]["nodeSelector"] == {"pool": "submitter"}
     assert submitter["spec"]["containers"][0]["name"] == "ray-job-submitter"
     assert (
-        RAY_JOB.list_pod_sets(injected(RAY_JOB, job), NAMES)[2].get_template(injected(RAY_JOB, job))
+        RAY_JOB.list_pod_sets(inject_node_selector(RAY_JOB, job), NAMES)[2].get_template(
+            inject_node_selector(RAY_JOB, job)
+        )
         == submitter
     )
 
 
-def test_stopped_job_has_no_default_submitter() -> None:
+def test_rayjob_restore_removes_default_submitter_unless_customized() -> None:
     job = ray(RAY_JOB, cluster(), submissionMode="K8sJobMode")
-    running = injected(RAY_JOB, job)
+    running = inject_node_selector(RAY_JOB, job)
     submitter = RAY_JOB.list_pod_sets(running, NAMES)[2]
-    bare = {
+    restored = {
         "metadata": {"labels": None},
         "spec": {**submitter.get_template(running)["spec"], "nodeSelector": None},
     }
-    stopped = RAY_JOB.templates.with_template(running, submitter, bare, NAMES)
+    stopped = RAY_JOB.templates.with_template(running, submitter, restored, NAMES)
     assert "submitterPodTemplate" not in stopped["spec"]
-    described = with_value(bare, ("spec", "containers", 0, "image"), "mine:1")
-    kept = RAY_JOB.templates.with_template(running, submitter, described, NAMES)
-    assert kept["spec"]["submitterPodTemplate"] == described
+    customized = with_value(restored, ("spec", "containers", 0, "image"), "mine:1")
+    stopped = RAY_JOB.templates.with_template(running, submitter, customized, NAMES)
+    assert stopped["spec"]["submitterPodTemplate"] == customized
 
 
 # --- status ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("status", "active", "ready", "finished", "on_hold"),
+    ("status", "active", "ready", "outcome", "on_hold"),
     [
         ({}, False, False, None, False),
         ({"jobDeploymentStatus": ""}, False, False, None, False),
@@ -362,13 +372,13 @@ def test_stopped_job_has_no_default_submitter() -> None:
         ({"jobDeploymentStatus": "Failed"}, True, False, JobOutcome(False, ""), False),
     ],
 )
-def test_a_rayjob_stands_as_its_operator_says(
-    status: Any, active: bool, ready: bool, finished: Any, on_hold: bool
+def test_rayjob_state_follows_its_status(
+    status: Any, active: bool, ready: bool, outcome: Any, on_hold: bool
 ) -> None:
     job = ray(RAY_JOB, cluster(), status=status)
     assert RAY_JOB.is_active(job) is active
     assert RAY_JOB.are_pods_ready(job) is ready
-    assert RAY_JOB.find_outcome(job) == finished
+    assert RAY_JOB.find_outcome(job) == outcome
     assert RAY_JOB.lifecycle.is_on_hold(job) is on_hold
 
 
@@ -382,20 +392,20 @@ def test_a_rayjob_stands_as_its_operator_says(
         ({"conditions": [{"type": "RayClusterSuspended", "status": "True"}]}, False, False),
     ],
 )
-def test_a_raycluster_is_active_while_ready_or_suspending(status: Any, active: bool, ready: bool) -> None:
+def test_raycluster_is_active_while_ready_or_suspending(status: Any, active: bool, ready: bool) -> None:
     job = ray(RAY_CLUSTER, cluster(), status=status)
     assert (RAY_CLUSTER.is_active(job), RAY_CLUSTER.are_pods_ready(job)) == (active, ready)
     assert RAY_CLUSTER.find_outcome(job) is None
 
 
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False)])
-def test_a_rayservice_is_active_while_it_takes_requests(status: str, ready: bool) -> None:
+def test_rayservice_is_active_and_ready_by_its_condition(status: str, ready: bool) -> None:
     job = ray(RAY_SERVICE, cluster(), status={"conditions": [{"type": "Ready", "status": status}]})
     assert (RAY_SERVICE.is_active(job), RAY_SERVICE.are_pods_ready(job)) == (ready, ready)
     assert RAY_SERVICE.find_outcome(job) is None
 
 
-def test_the_suspension_stands_where_each_kind_has_it() -> None:
+def test_ray_suspend_field_is_in_spec_or_cluster_spec_of_the_kind() -> None:
     for kind, path in ((RAY_JOB, ("spec",)), (RAY_CLUSTER, ("spec",)), (RAY_SERVICE, SPECS["RayService"])):
         suspended = kind.with_suspend(ray(kind, cluster()), True)
         assert value_at(suspended, (*path, "suspend")) is True
@@ -403,7 +413,7 @@ def test_the_suspension_stands_where_each_kind_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("described", "annotations", "cleaning"),
+    ("described", "annotations", "is_cleaning_up"),
     [
         ({}, {}, False),
         ({"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}, {}, True),
@@ -411,45 +421,42 @@ def test_the_suspension_stands_where_each_kind_has_it() -> None:
         ({}, {"ray.io/ft-enabled": "false"}, False),
     ],
 )
-def test_a_fault_tolerant_service_cleans_up_when_it_goes(
-    described: Any, annotations: Any, cleaning: bool
+def test_rayservice_cleans_up_only_if_fault_tolerant(
+    described: Any, annotations: Any, is_cleaning_up: bool
 ) -> None:
-    assert (
-        RAY_SERVICE.lifecycle.is_cleaning_up(ray(RAY_SERVICE, cluster(**described), annotations)) is cleaning
-    )
+    service = ray(RAY_SERVICE, cluster(**described), annotations)
+    assert RAY_SERVICE.lifecycle.is_cleaning_up(service) is is_cleaning_up
 
 
 # --- webhooks -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [RAY_CLUSTER, RAY_SERVICE], ids=lambda one: one.kind)
-def test_the_pods_of_an_elastic_cluster_are_held(kind: Integration) -> None:
+@pytest.mark.parametrize("kind", [RAY_CLUSTER, RAY_SERVICE], ids=lambda kind: kind.kind)
+def test_elastic_ray_templates_get_elastic_gate(kind: Integration) -> None:
     gates = [{"name": NAMES.elastic_gate}]
     job = ray(kind, cluster(), ELASTIC)
     mutated = kind.webhook.mutate(job, RULES)
-    found = [
-        one.get_template(mutated)["spec"]["schedulingGates"] for one in kind.list_pod_sets(mutated, NAMES)
-    ]
-    assert found == [gates, gates]
+    templates = [pod_set.get_template(mutated) for pod_set in kind.list_pod_sets(mutated, NAMES)]
+    assert [template["spec"]["schedulingGates"] for template in templates] == [gates, gates]
     assert kind.webhook.mutate(mutated, RULES) == mutated
     assert kind.webhook.mutate(ray(kind, cluster()), RULES) == ray(kind, cluster())
     assert kind.webhook.mutate(job, RuleContext(NAMES, FeatureGates({Gate.ELASTIC_JOBS: False}))) == job
 
 
-async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
+async def test_elastic_rayjob_pods_are_gated_by_mutation_of_its_cluster() -> None:
     job = ray(RAY_JOB, cluster(), ELASTIC)
     assert RAY_JOB.webhook.mutate(job, RULES) == job
-    by = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "uid": "u", "controller": True}
-    world = FakeLookups(owners={"r": with_value(job, ("metadata", "uid"), "u")})
+    reference = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "uid": "u", "controller": True}
+    lookups = FakeLookups(owners={"r": with_value(job, ("metadata", "uid"), "u")})
     # The operator copies labels and annotations of the job.
-    made = {**ray(RAY_CLUSTER, cluster(), ELASTIC), "apiVersion": "ray.io/v1", "kind": "RayCluster"}
-    named = with_value(made, ("metadata", "name"), "r-x7k2p")
-    child = with_value(named, ("metadata", "ownerReferences"), [by])
-    ours = policy(integrations=(RAY_JOB, RAY_CLUSTER))
-    held = await mutate_job(child, "team", RAY_CLUSTER, ours, world, None, OPERATOR)
-    assert held == RAY_CLUSTER.webhook.mutate(child, RULES) != child
-    plain = with_value(child, ("metadata", "annotations"), {})
-    assert await mutate_job(plain, "team", RAY_CLUSTER, ours, world, None, OPERATOR) is plain
+    child = {**ray(RAY_CLUSTER, cluster(), ELASTIC), "apiVersion": "ray.io/v1", "kind": "RayCluster"}
+    child = with_value(child, ("metadata", "name"), "r-x7k2p")
+    child = with_value(child, ("metadata", "ownerReferences"), [reference])
+    kinds = policy(integrations=(RAY_JOB, RAY_CLUSTER))
+    gated = await mutate_job(child, "team", RAY_CLUSTER, kinds, lookups, None, OPERATOR)
+    assert gated == RAY_CLUSTER.webhook.mutate(child, RULES) != child
+    not_elastic = with_value(child, ("metadata", "annotations"), {})
+    assert await mutate_job(not_elastic, "team", RAY_CLUSTER, kinds, lookups, None, OPERATOR) is not_elastic
 
 
 def groups(count: int) -> list[Any]:
@@ -462,7 +469,7 @@ def paths(errors: Any) -> list[str]:
 
 @ALL
 @pytest.mark.parametrize(
-    ("described", "annotations", "wrong"),
+    ("described", "annotations", "invalid_fields"),
     [
         (cluster(), {}, []),
         (cluster(*groups(16)), {}, []),
@@ -474,12 +481,12 @@ def paths(errors: Any) -> list[str]:
         (cluster(enableInTreeAutoscaling=False), {}, []),
     ],
 )
-def test_clusters_that_cannot_be_queued_are_refused(
-    kind: Integration, described: Any, annotations: Any, wrong: list[str]
+def test_unsupported_ray_cluster_spec_is_rejected_if_managed(
+    kind: Integration, described: Any, annotations: Any, invalid_fields: list[str]
 ) -> None:
     job = ray(kind, described, annotations)
     prefix = ".".join(str(step) for step in SPECS[kind.kind])
-    expected = [f"{prefix}.{path}" for path in wrong]
+    expected = [f"{prefix}.{path}" for path in invalid_fields]
     unmanaged = RuleContext(NAMES, is_managed=False)
     assert paths(kind.webhook.validate_create(job, RULES)) == expected
     assert paths(kind.webhook.validate_update(job, job, RULES)) == expected
@@ -489,17 +496,17 @@ def test_clusters_that_cannot_be_queued_are_refused(
 @ALL
 def test_d23_update_is_validated_if_the_object_is_managed_or_was_with_the_gate(kind: Integration) -> None:
     queued = ray(kind, cluster(*groups(18)))
-    free = with_value(queued, ("metadata", "labels"), {})
-    off = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: False})
-    assert kind.webhook.should_validate_update(free, RULES)
+    unqueued = with_value(queued, ("metadata", "labels"), {})
+    without_gate = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: False})
+    assert kind.webhook.should_validate_update(unqueued, RULES)
     assert kind.webhook.should_validate_update(queued, RuleContext(NAMES, is_managed=False))
-    assert not kind.webhook.should_validate_update(queued, RuleContext(NAMES, off, is_managed=False))
-    assert not kind.webhook.should_validate_update(free, RuleContext(NAMES, is_managed=False))
-    assert kind.webhook.validate_update(free, queued, RULES)
+    assert not kind.webhook.should_validate_update(queued, RuleContext(NAMES, without_gate, is_managed=False))
+    assert not kind.webhook.should_validate_update(unqueued, RuleContext(NAMES, is_managed=False))
+    assert kind.webhook.validate_update(unqueued, queued, RULES)
 
 
 @pytest.mark.parametrize(
-    ("spec", "wrong"),
+    ("spec", "invalid_fields"),
     [
         ({"rayClusterSpec": cluster()}, []),
         ({"rayClusterSpec": cluster(), "clusterSelector": {"ray.io/cluster": "c"}}, ["spec.clusterSelector"]),
@@ -520,26 +527,26 @@ def test_d23_update_is_validated_if_the_object_is_managed_or_was_with_the_gate(k
         ),
     ],
 )
-def test_a_queued_rayjob_makes_its_own_cluster_and_deletes_it(spec: Any, wrong: list[str]) -> None:
+def test_queued_rayjob_must_create_and_delete_its_cluster(spec: Any, invalid_fields: list[str]) -> None:
     job = {"spec": {"shutdownAfterJobFinishes": True, **spec}}
-    assert paths(RAY_JOB.webhook.validate_create(job, RULES)) == wrong
+    assert paths(RAY_JOB.webhook.validate_create(job, RULES)) == invalid_fields
     assert not RAY_JOB.webhook.validate_create(job, RuleContext(NAMES, is_managed=False))
 
 
 @pytest.mark.parametrize(
-    ("selector", "skipped"), [(None, False), ({}, False), ("c", False), ({"ray.io/cluster": "c"}, True)]
+    ("selector", "is_ignored"), [(None, False), ({}, False), ("c", False), ({"ray.io/cluster": "c"}, True)]
 )
-def test_a_rayjob_for_a_cluster_that_is_there_is_none_of_ours(selector: Any, skipped: bool) -> None:
-    assert RAY_JOB.lifecycle.is_ignored({"spec": {"clusterSelector": selector}}) is skipped
+def test_rayjob_with_cluster_selector_is_ignored(selector: Any, is_ignored: bool) -> None:
+    assert RAY_JOB.lifecycle.is_ignored({"spec": {"clusterSelector": selector}}) is is_ignored
 
 
-def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
+def test_autoscaling_raycluster_managed_by_multikueue_is_rejected() -> None:
     spec = cluster(enableInTreeAutoscaling=True, managedBy=KUEUE_MULTIKUEUE_CONTROLLER)
     assert paths(RAY_CLUSTER.webhook.validate_create(ray(RAY_CLUSTER, spec, ELASTIC), RULES)) == [
         "spec.managedBy"
     ]
-    steady = cluster(managedBy=KUEUE_MULTIKUEUE_CONTROLLER)
-    assert not RAY_CLUSTER.webhook.validate_create(ray(RAY_CLUSTER, steady, ELASTIC), RULES)
+    without_autoscaling = cluster(managedBy=KUEUE_MULTIKUEUE_CONTROLLER)
+    assert not RAY_CLUSTER.webhook.validate_create(ray(RAY_CLUSTER, without_autoscaling, ELASTIC), RULES)
 
 
 @ALL
@@ -554,7 +561,7 @@ def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
         ({"generation": 7, "annotations": None}, "7"),
     ],
 )
-def test_slices_are_distinguished_by_generations_of_job_and_cluster(
+def test_ray_slice_version_contains_generations_of_job_and_cluster(
     kind: Integration, metadata: dict[str, Any], version: str
 ) -> None:
     assert kind.scaling.get_slice_version({"metadata": metadata}, NAMES) == version

@@ -27,7 +27,8 @@ def app(driver: Any = None, executor: Any = None, status: Any = None, **spec: An
 
 
 def template(job: Any, role: str) -> Any:
-    return {one.name: one.get_template(job) for one in SPARK_APPLICATION.list_pod_sets(job, NAMES)}[role]
+    pod_sets = SPARK_APPLICATION.list_pod_sets(job, NAMES)
+    return {pod_set.name: pod_set.get_template(job) for pod_set in pod_sets}[role]
 
 
 def resources(job: Any, role: str) -> Any:
@@ -48,9 +49,9 @@ def resources(job: Any, role: str) -> Any:
         ({"instances": 3}, {"dynamicAllocation": {"enabled": False, "minExecutors": 5}}, 3),
     ],
 )
-def test_podsets_are_the_driver_and_the_executors_at_the_start(executor: Any, spec: Any, count: Any) -> None:
-    found = SPARK_APPLICATION.list_pod_sets(app(executor=executor, **spec), NAMES)
-    assert [(one.name, one.count) for one in found] == [("driver", 1), ("executor", count)]
+def test_spark_podsets_are_driver_and_initial_executors(executor: Any, spec: Any, count: Any) -> None:
+    pod_sets = SPARK_APPLICATION.list_pod_sets(app(executor=executor, **spec), NAMES)
+    assert [(pod_set.name, pod_set.count) for pod_set in pod_sets] == [("driver", 1), ("executor", count)]
 
 
 PYTHON: dict[str, Any] = {"type": "Python"}
@@ -117,12 +118,10 @@ PYTHON: dict[str, Any] = {"type": "Python"}
         ("executor", {"memory": "4g"}, {"sparkConf": {"spark.driver.memory": "9g"}}, 4096 + 409),
     ],
 )
-def test_memory_is_that_of_the_virtual_machine_and_around_it(
-    role: Any, fields: Any, spec: Any, memory: Any
-) -> None:
-    found = resources(app(**{role: fields}, **spec), role)
-    assert found["requests"]["memory"] == f"{memory}Mi"
-    assert found["limits"]["memory"] == f"{memory}Mi"
+def test_spark_memory_is_heap_plus_overhead(role: Any, fields: Any, spec: Any, memory: Any) -> None:
+    actual = resources(app(**{role: fields}, **spec), role)
+    assert actual["requests"]["memory"] == f"{memory}Mi"
+    assert actual["limits"]["memory"] == f"{memory}Mi"
 
 
 @pytest.mark.parametrize(
@@ -141,9 +140,9 @@ def test_memory_is_that_of_the_virtual_machine_and_around_it(
         ({"cores": 2}, {"spark.kubernetes.executor.limit.cores": "3"}, "2", "3"),
     ],
 )
-def test_cpus_are_what_is_asked_for_else_the_cores(fields: Any, conf: Any, cpu: Any, limit: Any) -> None:
-    found = resources(app(executor=fields, sparkConf=conf), "executor")
-    assert (found["requests"]["cpu"], found["limits"].get("cpu")) == (cpu, limit)
+def test_spark_cpu_is_core_request_or_cores(fields: Any, conf: Any, cpu: Any, limit: Any) -> None:
+    actual = resources(app(executor=fields, sparkConf=conf), "executor")
+    assert (actual["requests"]["cpu"], actual["limits"].get("cpu")) == (cpu, limit)
 
 
 @pytest.mark.parametrize(
@@ -161,23 +160,23 @@ def test_cpus_are_what_is_asked_for_else_the_cores(fields: Any, conf: Any, cpu: 
         ({}, {"spark.executor.resource.gpu.amount": "2", "spark.executor.resource.gpu.vendor": "a.b"}, {}),
     ],
 )
-def test_devices_are_requested_and_limited(fields: Any, conf: Any, devices: Any) -> None:
-    found = resources(app(driver=fields, sparkConf=conf), "driver")
+def test_spark_devices_are_in_requests_and_limits(fields: Any, conf: Any, devices: Any) -> None:
+    actual = resources(app(driver=fields, sparkConf=conf), "driver")
     for part in ("requests", "limits"):
-        assert {key: value for key, value in found[part].items() if "/" in key} == devices
+        assert {key: value for key, value in actual[part].items() if "/" in key} == devices
 
 
-def test_a_limit_of_memory_is_a_limit_only() -> None:
-    found = resources(app(driver={"memory": "1g", "memoryLimit": "4g"}), "driver")
-    assert (found["requests"]["memory"], found["limits"]["memory"]) == ("1408Mi", "4096Mi")
+def test_spark_memory_limit_does_not_change_request() -> None:
+    actual = resources(app(driver={"memory": "1g", "memoryLimit": "4g"}), "driver")
+    assert (actual["requests"]["memory"], actual["limits"]["memory"]) == ("1408Mi", "4096Mi")
 
 
-SIDE = {"name": "side", "image": "example.com/side:1"}
-OWN = {
+SIDECAR = {"name": "side", "image": "example.com/side:1"}
+DRIVER_TEMPLATE = {
     "metadata": {"labels": {"a": "template", "b": "template"}, "annotations": {"n": "1"}},
     "spec": {
         "containers": [
-            SIDE,
+            SIDECAR,
             {
                 "name": "spark-kubernetes-driver",
                 "resources": {"requests": {"cpu": "9", "example.com/x": "1"}},
@@ -190,25 +189,25 @@ OWN = {
 }
 
 
-def test_everything_comes_on_top_of_the_roles_template() -> None:
+def test_spark_role_fields_are_merged_into_its_template() -> None:
     driver = {
-        "template": OWN,
+        "template": DRIVER_TEMPLATE,
         "labels": {"a": "field"},
         "tolerations": [{"key": "field"}],
         "nodeSelector": {"zone": "z"},
-        "sidecars": [SIDE, {"name": "log"}],
+        "sidecars": [SIDECAR, {"name": "log"}],
         "initContainers": [{"name": "first"}],
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "high",
         "image": "example.com/driver:1",
     }
-    found = template(app(driver=driver, image="example.com/spark:1"), "driver")
-    assert found["metadata"] == {"labels": {"a": "field", "b": "template"}, "annotations": {"n": "1"}}
-    side, spark, log = found["spec"].pop("containers")
-    assert (side, log) == (SIDE, {"name": "log"})
+    merged = template(app(driver=driver, image="example.com/spark:1"), "driver")
+    assert merged["metadata"] == {"labels": {"a": "field", "b": "template"}, "annotations": {"n": "1"}}
+    side, spark, log = merged["spec"].pop("containers")
+    assert (side, log) == (SIDECAR, {"name": "log"})
     assert (spark["name"], spark["image"]) == ("spark-kubernetes-driver", "example.com/driver:1")
     assert spark["resources"]["requests"] == {"cpu": "1", "memory": "1408Mi", "example.com/x": "1"}
-    assert found["spec"] == {
+    assert merged["spec"] == {
         "runtimeClassName": "gvisor",
         "nodeSelector": {"disk": "fast", "zone": "z"},
         "tolerations": [{"key": "template"}, {"key": "field"}],
@@ -218,14 +217,14 @@ def test_everything_comes_on_top_of_the_roles_template() -> None:
     }
 
 
-def test_without_a_template_the_container_is_the_one_that_spark_makes() -> None:
+def test_spark_role_without_template_has_default_container() -> None:
     job = app(image="example.com/spark:1")
     for role, name in (("driver", "spark-kubernetes-driver"), ("executor", "spark-kubernetes-executor")):
         [container] = template(job, role)["spec"]["containers"]
         assert (container["name"], container["image"]) == (name, "example.com/spark:1")
 
 
-GIVEN = PodSetInfo(
+POD_SET_INFO = PodSetInfo(
     "",
     1,
     node_selector={"pool": "spot"},
@@ -235,7 +234,7 @@ GIVEN = PodSetInfo(
 )
 
 
-def injected(job: Any, given: PodSetInfo = GIVEN) -> Any:
+def inject(job: Any, given: PodSetInfo = POD_SET_INFO) -> Any:
     for pod_set in SPARK_APPLICATION.list_pod_sets(job, NAMES):
         job = SPARK_APPLICATION.templates.with_template(
             job, pod_set, pod_templates.inject_into_template(pod_set.get_template(job), given), NAMES
@@ -243,8 +242,8 @@ def injected(job: Any, given: PodSetInfo = GIVEN) -> Any:
     return job
 
 
-def test_what_is_given_goes_into_the_fields_of_each_role() -> None:
-    running = injected(app(driver={"labels": {"team": "a"}}))
+def test_spark_injection_writes_fields_of_each_role() -> None:
+    running = inject(app(driver={"labels": {"team": "a"}}))
     added = {
         "annotations": {"own": "a"},
         "nodeSelector": {"pool": "spot"},
@@ -254,8 +253,8 @@ def test_what_is_given_goes_into_the_fields_of_each_role() -> None:
     assert running["spec"]["executor"] == {"labels": {"own": "l"}, **added}
 
 
-def test_where_all_pods_have_a_node_selector_the_configuration_has_that_of_a_role() -> None:
-    running = injected(app(nodeSelector={"disk": "fast"}, sparkConf={"spark.ui.port": "1"}))
+def test_spark_injection_with_common_node_selector_writes_spark_conf() -> None:
+    running = inject(app(nodeSelector={"disk": "fast"}, sparkConf={"spark.ui.port": "1"}))
     assert running["spec"]["nodeSelector"] == {"disk": "fast"}
     assert "nodeSelector" not in running["spec"]["driver"]
     assert running["spec"]["sparkConf"] == {
@@ -266,9 +265,9 @@ def test_where_all_pods_have_a_node_selector_the_configuration_has_that_of_a_rol
     assert template(running, "executor")["spec"]["nodeSelector"] == {"disk": "fast", "pool": "spot"}
 
 
-def test_scheduling_gates_need_a_template() -> None:
+def test_spark_injection_of_gates_creates_template_that_restore_removes() -> None:
     job = app()
-    running = injected(job, PodSetInfo("", 1, scheduling_gates=("gate",)))
+    running = inject(job, PodSetInfo("", 1, scheduling_gates=("gate",)))
     assert running["spec"]["executor"]["template"] == {
         "spec": {"containers": [{"name": "spark-kubernetes-executor"}], "schedulingGates": [{"name": "gate"}]}
     }
@@ -286,7 +285,7 @@ RETRIES = {"restartPolicy": {"type": "OnFailure", "onSubmissionFailureRetries": 
 
 
 @pytest.mark.parametrize(
-    ("status", "spec", "finished", "active"),
+    ("status", "spec", "outcome", "active"),
     [
         ({}, {}, None, False),
         (state(""), {}, None, False),
@@ -314,9 +313,11 @@ RETRIES = {"restartPolicy": {"type": "OnFailure", "onSubmissionFailureRetries": 
         (state("SUBMISSION_FAILED"), {"restartPolicy": {"type": "Always"}}, None, False),
     ],
 )
-def test_state_gives_the_state_of_an_application(status: Any, spec: Any, finished: Any, active: Any) -> None:
+def test_spark_outcome_and_activity_follow_application_state(
+    status: Any, spec: Any, outcome: Any, active: Any
+) -> None:
     job = app(status=status, **spec)
-    assert SPARK_APPLICATION.find_outcome(job) == finished
+    assert SPARK_APPLICATION.find_outcome(job) == outcome
     assert SPARK_APPLICATION.is_active(job) is active
 
 
@@ -330,7 +331,7 @@ def test_state_gives_the_state_of_an_application(status: Any, spec: Any, finishe
         (state("SUBMITTED", executorState={"e1": "RUNNING", "e2": "RUNNING"}), False),
     ],
 )
-def test_an_application_is_ready_when_its_driver_and_enough_executors_run(status: Any, ready: Any) -> None:
+def test_spark_application_is_ready_when_driver_and_enough_executors_run(status: Any, ready: Any) -> None:
     assert SPARK_APPLICATION.are_pods_ready(app(executor={"instances": 2}, status=status)) is ready
 
 
@@ -353,9 +354,7 @@ CONF = {"spark.dynamicAllocation.enabled": "true"}
         ({"sparkVersion": "4.0.0-preview1", "nodeSelector": {"a": "b"}}, None),
     ],
 )
-def test_what_cannot_be_counted_or_placed_is_refused_where_the_application_is_ours(
-    spec: Any, field: Any
-) -> None:
+def test_unsupported_spark_spec_is_rejected_if_managed(spec: Any, field: Any) -> None:
     errors = SPARK_APPLICATION.webhook.validate_create(app(**spec), RuleContext(NAMES))
     assert [str(error).startswith(field) for error in errors] == ([] if field is None else [True])
     assert SPARK_APPLICATION.webhook.validate_create(app(**spec), RuleContext(NAMES, is_managed=False)) == []
@@ -384,7 +383,7 @@ def test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_g
 
 
 @pytest.mark.parametrize(
-    ("spec", "name", "made"),
+    ("spec", "name", "is_child"),
     [
         ({}, "s-driver", True),
         ({}, "forged", False),
@@ -394,5 +393,5 @@ def test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_g
         ({"driver": {"podName": "mine"}}, "mine", True),
     ],
 )
-def test_only_the_driver_follows_an_application(spec: Any, name: Any, made: Any) -> None:
-    assert SPARK_APPLICATION.may_have_created(app(**spec), {"metadata": {"name": name}}) is made
+def test_spark_application_creates_only_its_driver(spec: Any, name: Any, is_child: Any) -> None:
+    assert SPARK_APPLICATION.may_have_created(app(**spec), {"metadata": {"name": name}}) is is_child

@@ -29,24 +29,23 @@ def runtime(*entries: Any, policy: Any = None) -> Any:
     return {"spec": {**spec, **({} if policy is None else {"mlPolicy": policy})}}
 
 
-def job(found: Any = None, status: Any = None, metadata: Any = None, **spec: Any) -> Any:
+def job(runtime_object: Any = None, status: Any = None, metadata: Any = None, **spec: Any) -> Any:
     raw = {
         "metadata": {"name": "t", "namespace": "ns", **(metadata or {})},
         "spec": {"runtimeRef": {"name": "torch"}, **spec},
         "status": status or {},
     }
     [reference] = TRAIN_JOB.templates.list_references(raw)
-    return TRAIN_JOB.templates.resolve(raw, {reference: found or runtime()})
+    return TRAIN_JOB.templates.resolve(raw, {reference: runtime_object or runtime()})
 
 
 def counts(trained: Any) -> dict[str, int]:
-    return {one.name: one.count for one in TRAIN_JOB.list_pod_sets(trained, NAMES)}
+    return {pod_set.name: pod_set.count for pod_set in TRAIN_JOB.list_pod_sets(trained, NAMES)}
 
 
 def template(trained: Any, name: str = "node") -> Any:
-    return next(
-        one.get_template(trained) for one in TRAIN_JOB.list_pod_sets(trained, NAMES) if one.name == name
-    )
+    pod_sets = TRAIN_JOB.list_pod_sets(trained, NAMES)
+    return next(pod_set.get_template(trained) for pod_set in pod_sets if pod_set.name == name)
 
 
 def container(trained: Any, name: str = "node") -> Any:
@@ -65,20 +64,20 @@ def container(trained: Any, name: str = "node") -> Any:
         ({"name": "torch", "kind": "Another"}, "Another", ""),
     ],
 )
-def test_a_job_refers_to_its_runtime(reference: Any, kind: str, namespace: str) -> None:
+def test_trainjob_references_its_runtime(reference: Any, kind: str, namespace: str) -> None:
     trained = {"metadata": {"namespace": "ns"}, "spec": {"runtimeRef": reference}}
     owner = OwnerKind("trainer.kubeflow.org", "v1alpha1", kind)
     assert TRAIN_JOB.templates.list_references(trained) == (ObjectReference(owner, namespace, "torch"),)
 
 
-def test_a_job_without_its_runtime_has_no_podsets() -> None:
+def test_trainjob_without_runtime_has_no_podsets() -> None:
     raw = {"spec": {"runtimeRef": {"name": "torch"}}}
     assert TRAIN_JOB.templates.resolve(raw, {}) == raw
     assert TRAIN_JOB.list_pod_sets(raw, NAMES) == []
 
 
 @pytest.mark.parametrize(
-    ("found", "trainer", "expected"),
+    ("runtime_object", "trainer", "expected"),
     [
         (runtime(), None, {"node": 1}),
         (runtime(policy={"torch": {}}), None, {"node": 1}),
@@ -111,19 +110,19 @@ def test_a_job_without_its_runtime_has_no_podsets() -> None:
         ),
     ],
 )
-def test_the_podsets_are_those_of_the_jobset_that_the_trainer_makes(
-    found: Any, trainer: Any, expected: Any
+def test_trainjob_podsets_are_those_of_the_created_jobset(
+    runtime_object: Any, trainer: Any, expected: Any
 ) -> None:
-    assert counts(job(found, trainer=trainer)) == expected
+    assert counts(job(runtime_object, trainer=trainer)) == expected
 
 
 @pytest.mark.parametrize("replicas", [0, -1])
-def test_b11_replicated_job_with_no_replicas_counts_the_one_that_the_trainer_creates(replicas: int) -> None:
-    found = runtime(entry(replicas=replicas), entry("other", None, replicas=replicas, parallelism=3))
-    assert counts(job(found)) == {"node": 1, "other": 3}
+def test_b11_replicated_job_without_replicas_counts_as_one_replica(replicas: int) -> None:
+    runtime_object = runtime(entry(replicas=replicas), entry("other", None, replicas=replicas, parallelism=3))
+    assert counts(job(runtime_object)) == {"node": 1, "other": 3}
 
 
-def test_the_job_says_what_the_trainers_container_runs() -> None:
+def test_trainjob_trainer_overrides_container_of_runtime() -> None:
     trainer = {
         "image": "mine:2",
         "command": ["python"],
@@ -131,8 +130,8 @@ def test_the_job_says_what_the_trainers_container_runs() -> None:
         "env": [{"name": "LR", "value": "1"}],
         "resourcesPerNode": {"requests": {"cpu": 8}, "limits": {"nvidia.com/gpu": 1}},
     }
-    found = runtime(entry(), policy={"torch": {}})
-    assert container(job(found, trainer=trainer)) == {
+    runtime_object = runtime(entry(), policy={"torch": {}})
+    assert container(job(runtime_object, trainer=trainer)) == {
         "name": "node",
         "image": "mine:2",
         "command": ["python"],
@@ -145,24 +144,26 @@ def test_the_job_says_what_the_trainers_container_runs() -> None:
 @pytest.mark.parametrize(
     ("as_node", "cpu"), [(False, {"launcher": 1, "node": 1}), (True, {"launcher": 1, "node": 8})]
 )
-def test_nodes_of_an_mpi_runtime_get_resources_if_the_launcher_is_one(as_node: bool, cpu: Any) -> None:
-    found = runtime(entry("launcher"), entry("node", None), policy={"mpi": {"runLauncherAsNode": as_node}})
-    trained = job(found, trainer={"resourcesPerNode": {"requests": {"cpu": 8}}})
+def test_mpi_runtime_nodes_get_resources_only_if_launcher_is_a_node(as_node: bool, cpu: Any) -> None:
+    runtime_object = runtime(
+        entry("launcher"), entry("node", None), policy={"mpi": {"runLauncherAsNode": as_node}}
+    )
+    trained = job(runtime_object, trainer={"resourcesPerNode": {"requests": {"cpu": 8}}})
     assert {name: container(trained, name)["resources"]["requests"]["cpu"] for name in cpu} == cpu
 
 
-def test_other_containers_stay_as_the_runtime_has_them() -> None:
-    found = runtime(entry("other"))
-    trained = job(found, trainer={"image": "mine:2", "resourcesPerNode": {"requests": {"cpu": 8}}})
-    assert container(trained, "other") == container(job(found), "other")
+def test_trainjob_trainer_does_not_change_other_containers() -> None:
+    runtime_object = runtime(entry("other"))
+    trained = job(runtime_object, trainer={"image": "mine:2", "resourcesPerNode": {"requests": {"cpu": 8}}})
+    assert container(trained, "other") == container(job(runtime_object), "other")
 
 
 @pytest.mark.parametrize(
     ("name", "part"), [("dataset-initializer", "dataset"), ("model-initializer", "model")]
 )
-def test_initializers_get_where_to_load_from(name: str, part: str) -> None:
-    said = {"storageUri": "hf://x", "env": [{"name": "A", "value": "b"}]}
-    trained = job(runtime(entry(name, name), entry()), initializer={part: said})
+def test_trainjob_initializer_gets_storage_uri_and_environment(name: str, part: str) -> None:
+    initializer = {"storageUri": "hf://x", "env": [{"name": "A", "value": "b"}]}
+    trained = job(runtime(entry(name, name), entry()), initializer={part: initializer})
     assert container(trained, name)["env"] == [
         {"name": "STORAGE_URI", "value": "hf://x"},
         {"name": "A", "value": "b"},
@@ -175,7 +176,7 @@ def patched(manager: str, pod_template: Any, name: str = "node") -> Any:
     return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": spec}}}
 
 
-def test_patches_of_the_runtime_are_applied_in_their_order() -> None:
+def test_trainjob_runtime_patches_are_applied_in_order() -> None:
     first = {
         "metadata": {"labels": {"a": "1", "b": "1"}},
         "spec": {
@@ -193,10 +194,11 @@ def test_patches_of_the_runtime_are_applied_in_their_order() -> None:
             "schedulingGates": [{"name": "g"}],
         },
     }
-    elsewhere = patched("c", {"spec": {"nodeSelector": {"pool": "y"}}}, "another")
-    found = template(job(runtimePatches=[patched("a", first), patched("b", second), elsewhere]))
-    assert found["metadata"] == {"labels": {"a": "1", "b": "2"}}
-    spec = found["spec"]
+    other_job = patched("c", {"spec": {"nodeSelector": {"pool": "y"}}}, "another")
+    patches = [patched("a", first), patched("b", second), other_job]
+    pod_template = template(job(runtimePatches=patches))
+    assert pod_template["metadata"] == {"labels": {"a": "1", "b": "2"}}
+    spec = pod_template["spec"]
     assert spec["nodeSelector"] == {"pool": "x"}
     assert spec["tolerations"] == [{"key": "two"}]
     assert spec["volumes"] == [{"name": "v"}]
@@ -209,7 +211,7 @@ def test_patches_of_the_runtime_are_applied_in_their_order() -> None:
 # --- injection ------------------------------------------------------------------------------------
 
 
-def injected(trained: Any) -> Any:
+def inject(trained: Any) -> Any:
     for pod_set in TRAIN_JOB.list_pod_sets(trained, NAMES):
         pods = pod_set.get_template(trained)
         pods = with_value(pods, ("metadata", "labels", NAMES.podset), pod_set.name)
@@ -222,18 +224,18 @@ def injected(trained: Any) -> Any:
     return trained
 
 
-def test_an_admission_is_a_patch_of_our_own_behind_all_others() -> None:
-    users = patched(
+def test_trainjob_injection_is_the_last_runtime_patch() -> None:
+    user_patch = patched(
         "example.com/me", {"spec": {"nodeSelector": {"arch": "arm"}, "tolerations": [{"key": "o"}]}}
     )
     trained = job(
-        runtime(entry(), entry("other", None)), runtimePatches=[{"manager": MANAGER, "time": "x"}, users]
+        runtime(entry(), entry("other", None)), runtimePatches=[{"manager": MANAGER, "time": "x"}, user_patch]
     )
-    started = injected(trained)
-    assert started["spec"]["runtimePatches"][0] == users
-    ours = started["spec"]["runtimePatches"][1]
-    assert (ours["manager"], ours["time"]) == (MANAGER, "x")
-    node, other = ours["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    started = inject(trained)
+    assert started["spec"]["runtimePatches"][0] == user_patch
+    own_patch = started["spec"]["runtimePatches"][1]
+    assert (own_patch["manager"], own_patch["time"]) == (MANAGER, "x")
+    node, other = own_patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     assert node == {
         "name": "node",
         "template": {
@@ -251,95 +253,99 @@ def test_an_admission_is_a_patch_of_our_own_behind_all_others() -> None:
     }
     assert other["name"] == "other"
     assert template(started)["spec"]["nodeSelector"] == {"arch": "arm", "pool": "spot"}
-    assert injected(started)["spec"]["runtimePatches"][0] == users
+    assert inject(started)["spec"]["runtimePatches"][0] == user_patch
 
 
-def test_what_is_restored_leaves_our_patch_empty() -> None:
+def test_trainjob_restore_empties_the_own_runtime_patch() -> None:
     trained = job(runtimePatches=[{"manager": MANAGER}])
-    started = injected(trained)
+    started = inject(trained)
     [pod_set] = TRAIN_JOB.list_pod_sets(started, NAMES)
     assert TRAIN_JOB.templates.with_template(started, pod_set, template(trained), NAMES) == trained
 
 
-def test_a_start_patches_before_it_lifts_the_suspension() -> None:
+def test_trainjob_start_writes_patch_before_it_unsuspends() -> None:
     trained = job(suspend=True, runtimePatches=[{"manager": MANAGER}])
-    started = TRAIN_JOB.with_suspend(injected(trained), False)
+    started = TRAIN_JOB.with_suspend(inject(trained), False)
     first, second = TRAIN_JOB.lifecycle.plan_start(trained, started, NAMES)
     assert set(first.patch["spec"]) == {"runtimePatches"}
     assert second.patch == {"spec": {"suspend": False}}
-    assert [step.patch for step in TRAIN_JOB.lifecycle.plan_start(injected(trained), started, NAMES)] == [
+    assert [step.patch for step in TRAIN_JOB.lifecycle.plan_start(inject(trained), started, NAMES)] == [
         second.patch
     ]
 
 
-def test_a_stop_suspends_waits_and_takes_our_patch_back() -> None:
+def test_trainjob_stop_suspends_then_waits_then_empties_own_patch() -> None:
     active = {"jobsStatus": [{"name": "node", "active": 1}]}
-    running = {**injected(job(suspend=False, runtimePatches=[{"manager": MANAGER}])), "status": active}
+    running = {**inject(job(suspend=False, runtimePatches=[{"manager": MANAGER}])), "status": active}
     [step] = TRAIN_JOB.lifecycle.plan_stop(running, running, NAMES)
     assert step.patch == {"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}
-    half = with_value(running, ("metadata", "annotations"), {NAMES.stopping: "true"})
-    half = with_value(half, ("spec", "suspend"), True)
-    assert not TRAIN_JOB.is_suspended(half, NAMES)
-    assert TRAIN_JOB.lifecycle.plan_stop(half, half, NAMES) == ()
-    [last] = TRAIN_JOB.lifecycle.plan_stop({**half, "status": {}}, half, NAMES)
+    stopping = with_value(running, ("metadata", "annotations"), {NAMES.stopping: "true"})
+    stopping = with_value(stopping, ("spec", "suspend"), True)
+    assert not TRAIN_JOB.is_suspended(stopping, NAMES)
+    assert TRAIN_JOB.lifecycle.plan_stop(stopping, stopping, NAMES) == ()
+    [last] = TRAIN_JOB.lifecycle.plan_stop({**stopping, "status": {}}, stopping, NAMES)
     assert last.patch == {
         "spec": {"runtimePatches": [{"manager": MANAGER}]},
         "metadata": {"annotations": {NAMES.stopping: None}},
     }
 
 
-def test_a_stop_needs_no_runtime() -> None:
-    running = injected(job(suspend=False, runtimePatches=[{"manager": MANAGER}]))
-    bare = {key: value for key, value in running.items() if key in {"metadata", "spec", "status"}}
-    assert TRAIN_JOB.list_pod_sets(bare, NAMES) == []
-    steps = TRAIN_JOB.lifecycle.plan_stop(bare, bare, NAMES)
+def test_trainjob_stop_works_without_runtime() -> None:
+    running = inject(job(suspend=False, runtimePatches=[{"manager": MANAGER}]))
+    without_runtime = {key: value for key, value in running.items() if key in {"metadata", "spec", "status"}}
+    assert TRAIN_JOB.list_pod_sets(without_runtime, NAMES) == []
+    steps = TRAIN_JOB.lifecycle.plan_stop(without_runtime, without_runtime, NAMES)
     assert steps[-1].patch["spec"] == {"runtimePatches": [{"manager": MANAGER}]}
 
 
-def test_a_new_job_has_a_patch_of_ours() -> None:
-    users = {"manager": "example.com/me"}
-    mutated = TRAIN_JOB.webhook.mutate_every_object({"spec": {"runtimePatches": [users]}}, RULES)
-    assert mutated == {"spec": {"runtimePatches": [users, {"manager": MANAGER}]}}
+def test_trainjob_mutation_appends_own_runtime_patch_once() -> None:
+    user_patch = {"manager": "example.com/me"}
+    mutated = TRAIN_JOB.webhook.mutate_every_object({"spec": {"runtimePatches": [user_patch]}}, RULES)
+    assert mutated == {"spec": {"runtimePatches": [user_patch, {"manager": MANAGER}]}}
     assert TRAIN_JOB.webhook.mutate_every_object(mutated, RULES) == mutated
     assert TRAIN_JOB.webhook.mutate_every_object({"spec": {}}, RULES) == {
         "spec": {"runtimePatches": [{"manager": MANAGER}]}
     }
 
 
-@pytest.mark.parametrize(("labels", "is_ours"), [({}, False), ({NAMES.queue_name: "q"}, True)])
-async def test_a_job_has_our_patch_whether_it_is_queued_or_not(labels: dict[str, str], is_ours: bool) -> None:
+@pytest.mark.parametrize(("labels", "is_suspended"), [({}, False), ({NAMES.queue_name: "q"}, True)])
+async def test_new_trainjob_gets_own_runtime_patch_queued_or_not(
+    labels: dict[str, str], is_suspended: bool
+) -> None:
     given = job()
     given["metadata"] = {**given["metadata"], "labels": labels}
-    ours = policy(integrations=(TRAIN_JOB,))
-    changed = await mutate_job(given, "team", TRAIN_JOB, ours, FakeLookups())
+    settings = policy(integrations=(TRAIN_JOB,))
+    changed = await mutate_job(given, "team", TRAIN_JOB, settings, FakeLookups())
     assert changed["spec"]["runtimePatches"] == [{"manager": MANAGER}]
-    assert (value_at(changed, ("spec", "suspend")) is True) is is_ours
+    assert (value_at(changed, ("spec", "suspend")) is True) is is_suspended
 
 
-async def test_a_job_that_follows_a_queued_owner_has_our_patch_and_is_not_suspended() -> None:
+async def test_trainjob_of_queued_owner_gets_own_runtime_patch_and_is_not_suspended() -> None:
     kind = {"apiVersion": "example.com/v1", "kind": "Group"}
     owner = {**kind, "metadata": {"name": "g", "uid": "u", "labels": {NAMES.queue_name: "q"}}}
     reference = {**kind, "name": "g", "uid": "u", "controller": True}
     labels = {NAMES.queue_name: "q"}
     given = job(metadata={"labels": labels, "ownerReferences": [reference]})
-    ours = policy(integrations=(TRAIN_JOB,), external_frameworks=(OwnerKind("example.com", "v1", "Group"),))
-    world = FakeLookups(owners={"g": owner})
-    changed = await mutate_job(given, "team", TRAIN_JOB, ours, world, None, OPERATOR)
+    settings = policy(
+        integrations=(TRAIN_JOB,), external_frameworks=(OwnerKind("example.com", "v1", "Group"),)
+    )
+    lookups = FakeLookups(owners={"g": owner})
+    changed = await mutate_job(given, "team", TRAIN_JOB, settings, lookups, None, OPERATOR)
     assert changed["spec"] == {**given["spec"], "runtimePatches": [{"manager": MANAGER}]}
 
 
-@pytest.mark.parametrize(("is_managed", "most"), [(False, 16), (True, 17)])
-def test_a_job_that_is_not_queued_is_not_refused_for_a_patch_too_many(is_managed: bool, most: int) -> None:
-    full = {"spec": {"runtimePatches": [{"manager": f"example.com/{one}"} for one in range(16)]}}
+@pytest.mark.parametrize(("is_managed", "count"), [(False, 16), (True, 17)])
+def test_unmanaged_trainjob_gets_no_runtime_patch_beyond_the_limit(is_managed: bool, count: int) -> None:
+    full = {"spec": {"runtimePatches": [{"manager": f"example.com/{index}"} for index in range(16)]}}
     mutated = TRAIN_JOB.webhook.mutate_every_object(full, replace(RULES, is_managed=is_managed))
-    assert len(mutated["spec"]["runtimePatches"]) == most
+    assert len(mutated["spec"]["runtimePatches"]) == count
 
 
 # --- status ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("conditions", "finished"),
+    ("conditions", "outcome"),
     [
         ([], None),
         ([{"type": "Suspended", "status": "True"}], None),
@@ -348,11 +354,13 @@ def test_a_job_that_is_not_queued_is_not_refused_for_a_patch_too_many(is_managed
         ([{"type": "Failed", "status": "False"}], None),
     ],
 )  # fmt: skip
-def test_only_the_terminal_conditions_finish_a_job(conditions: Any, finished: Any) -> None:
-    assert TRAIN_JOB.find_outcome(job(status={"conditions": conditions})) == finished
+def test_trainjob_outcome_follows_only_terminal_conditions(conditions: Any, outcome: Any) -> None:
+    assert TRAIN_JOB.find_outcome(job(status={"conditions": conditions})) == outcome
 
 
-TWO = runtime(entry("model-initializer", "model-initializer"), entry(), policy={"numNodes": 4})
+INITIALIZER_AND_NODES = runtime(
+    entry("model-initializer", "model-initializer"), entry(), policy={"numNodes": 4}
+)
 
 
 @pytest.mark.parametrize(
@@ -376,16 +384,16 @@ TWO = runtime(entry("model-initializer", "model-initializer"), entry(), policy={
         ([{"name": "node", "failed": 1}], False, False, None),
     ],
 )
-def test_jobs_of_the_jobset_give_its_state(
+def test_trainjob_state_follows_status_of_its_jobs(
     statuses: Any, active: bool, ready: bool, reclaimable: Any
 ) -> None:
-    trained = job(TWO, status={"jobsStatus": statuses})
+    trained = job(INITIALIZER_AND_NODES, status={"jobsStatus": statuses})
     assert TRAIN_JOB.is_active(trained) is active
     assert TRAIN_JOB.are_pods_ready(trained) is ready
     assert TRAIN_JOB.scaling.count_reclaimable_pods(trained) == reclaimable
 
 
-def test_readiness_without_runtime_follows_the_reported_jobs() -> None:
+def test_trainjob_readiness_without_runtime_follows_reported_jobs() -> None:
     status = {"jobsStatus": [{"name": "node", "ready": 1}, {"name": "other", "active": 1}]}
     assert not TRAIN_JOB.are_pods_ready({"status": status})
     assert TRAIN_JOB.are_pods_ready({"status": {"jobsStatus": status["jobsStatus"][:1]}})

@@ -15,34 +15,34 @@ from admitq_api.syntax import check_dns_subdomain
         (("Pod", "", "p1", "uid-9"), "", "pod-p1-5a994"),
     ],
 )
-def test_a_name_is_the_kind_the_owner_and_a_hash_of_its_identity(owner: Any, extra: Any, name: Any) -> None:
+def test_workload_name_contains_kind_owner_and_hash_of_identity(owner: Any, extra: Any, name: Any) -> None:
     assert create_workload_name(*owner, extra=extra) == name
 
 
-def test_an_owner_created_again_gets_another_name() -> None:
+def test_recreated_owner_gets_another_workload_name() -> None:
     assert create_workload_name("Job", "batch", "a", "first") != create_workload_name(
         "Job", "batch", "a", "second"
     )
 
 
 @pytest.mark.parametrize("length", [1, 240, 242, 243, 244, 253])
-def test_every_name_is_short_enough_and_valid(length: Any) -> None:
+def test_workload_name_is_valid_for_long_owner_names(length: Any) -> None:
     name = create_workload_name("Job", "batch", "a" * length, "uid")
     assert len(name) <= 253
     assert check_dns_subdomain(name) is None
 
 
-def test_two_long_names_with_the_same_beginning_differ() -> None:
+def test_workload_names_of_long_owner_names_with_same_prefix_differ() -> None:
     first, second = ("a" * 250 + end for end in ("bb", "cc"))
     assert create_workload_name("Job", "batch", first, "uid") != create_workload_name(
         "Job", "batch", second, "uid"
     )
 
 
-def test_a_name_cut_behind_a_dot_stays_valid() -> None:
+def test_workload_name_truncated_after_a_dot_is_valid() -> None:
     name = create_workload_name("Job", "batch", "a" * 242 + "." + "b" * 10, "uid")
     assert check_dns_subdomain(name) is None
 
 
-def test_the_longest_name_can_be_that_of_a_label() -> None:
+def test_workload_name_can_be_limited_to_length_of_a_label() -> None:
     assert len(create_workload_name("Job", "batch", "a" * 200, "uid", longest=63)) == 63

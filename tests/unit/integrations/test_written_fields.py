@@ -1,4 +1,4 @@
-"""The manager writes no fields of jobs but those of the table, whatever kind of job it starts and stops."""
+"""When the manager starts and stops jobs of any kind, it writes only the fields of the table."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,11 +25,11 @@ from admitq_api.json_objects import apply_merge_patch, create_merge_patch, with_
 from tests.unit.integrations.examples import examples_of
 from tests.unit.integrations.test_every_kind import NAMES, injected
 
-WRITTEN = [one for one in BUILT_IN_KINDS if one.serving is None]
+WRITTEN_KINDS = [kind for kind in BUILT_IN_KINDS if kind.serving is None]
 
 
 def other_changes(before: Any, after: Any, fields: WritableFields) -> list[str]:
-    """The changes between two maps that the table does not name, in the words of the policy."""
+    """Return the changed fields that the table does not list, as paths in the format of the policy."""
     keys = {key for key in {**before, **after} if before.get(key) != after.get(key)}
     return [
         f"{key}{'.' if rest else ''}{rest}"
@@ -44,31 +44,32 @@ def _changes(before: Any, after: Any, value: WritableValue | None) -> list[str]:
             return [""]
         case AnyValue():
             return []
-        case ListItems(of):
-            found = [other_changes(old, new, of) for old, new in zip(before, after, strict=True)]
-            return [change for one in found for change in one]
-        case MapValues(of):
-            return other_changes(before, after, dict.fromkeys(before, of))
+        case ListItems(fields):
+            pairs = zip(before, after, strict=True)
+            return [change for old, new in pairs for change in other_changes(old, new, fields)]
+        case MapValues(fields):
+            return other_changes(before, after, dict.fromkeys(before, fields))
         case PrefixedEntries(prefixes):
             keys = {**(before or {}), **(after or {})}
             return other_changes(
                 before or {}, after or {}, {key: AnyValue() for key in keys if key.startswith(prefixes)}
             )
-        case OptionalTemplate(of):
-            return [] if before is None or after is None else other_changes(before, after, of)
+        case OptionalTemplate(fields):
+            return [] if before is None or after is None else other_changes(before, after, fields)
         case OwnPatches():
-            return [] if _of_others(before) == _of_others(after) else ["patches of others"]
+            unchanged = _list_foreign_patches(before) == _list_foreign_patches(after)
+            return [] if unchanged else ["patches of other managers"]
         case Mapping():
             return other_changes(before or {}, after or {}, value)
     raise TypeError(value)
 
 
-def _of_others(patches: Any) -> list[Any]:
-    return [one for one in patches or () if one.get("manager") != NAMES.trainjob_manager]
+def _list_foreign_patches(patches: Any) -> list[Any]:
+    return [patch for patch in patches or () if patch.get("manager") != NAMES.trainjob_manager]
 
 
-@pytest.mark.parametrize("kind", WRITTEN, ids=[one.framework for one in WRITTEN])
-def test_starting_and_stopping_changes_no_other_fields(kind: Integration) -> None:
+@pytest.mark.parametrize("kind", WRITTEN_KINDS, ids=[kind.framework for kind in WRITTEN_KINDS])
+def test_start_and_stop_change_only_fields_of_the_table(kind: Integration) -> None:
     examples = (
         list(examples_of(kind.api_version, kind.kind, started=True)) if kind.composition is None else []
     )
@@ -90,7 +91,7 @@ def test_starting_and_stopping_changes_no_other_fields(kind: Integration) -> Non
                 old = new
 
 
-def test_an_image_is_another_change() -> None:
+def test_image_change_is_outside_the_table() -> None:
     job = next(iter(examples_of("batch/v1", "Job", started=True)))
     image = ("spec", "template", "spec", "containers", 0, "image")
     changed = with_value(job, image, "example.com/evil")
@@ -100,10 +101,11 @@ def test_an_image_is_another_change() -> None:
     ]
 
 
-def test_each_kind_that_is_written_is_in_the_table() -> None:
-    assert SPEC_FIELDS.keys() == {one.framework for one in WRITTEN}
-    assert STATUS_FIELDS.keys() == {one.framework for one in BUILT_IN_KINDS if one.lifecycle.patches_status}
+def test_table_has_every_kind_that_the_manager_writes() -> None:
+    assert SPEC_FIELDS.keys() == {kind.framework for kind in WRITTEN_KINDS}
+    patched_status = {kind.framework for kind in BUILT_IN_KINDS if kind.lifecycle.patches_status}
+    assert STATUS_FIELDS.keys() == patched_status
 
 
-def test_what_an_admission_injects_into_pods_is_what_podsets_restore() -> None:
+def test_injected_fields_of_the_table_are_those_restored_in_podsets() -> None:
     assert INJECTED_SPEC_FIELDS.keys() == {path[-1] for path in RESTORED if path[0] == "spec"}
