@@ -183,7 +183,7 @@ SHOWN: Final = {
     ),
     Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: _both(
         "unit/integrations/test_sparkapplication.py: "
-        "test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_gate"
+        "test_d23_spark_update_is_validated_if_managed_or_previously_queued_with_the_gate"
     ),
     Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS: _both(
         "unit/controllers/job/test_prebuilt.py: "

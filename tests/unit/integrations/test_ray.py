@@ -494,7 +494,7 @@ def test_unsupported_ray_cluster_spec_is_rejected_if_managed(
 
 
 @ALL
-def test_d23_update_is_validated_if_the_object_is_managed_or_was_with_the_gate(kind: Integration) -> None:
+def test_d23_ray_update_is_validated_if_managed_or_previously_queued_with_the_gate(kind: Integration) -> None:
     queued = ray(kind, cluster(*groups(18)))
     unqueued = with_value(queued, ("metadata", "labels"), {})
     without_gate = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: False})

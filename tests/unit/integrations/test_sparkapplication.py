@@ -370,7 +370,7 @@ def test_unsupported_spark_spec_is_rejected_if_managed(spec: Any, field: Any) ->
         (True, True, False, True),
     ],
 )
-def test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_gate(
+def test_d23_spark_update_is_validated_if_managed_or_previously_queued_with_the_gate(
     was_queued: Any, is_managed: Any, gate: Any, validated: Any
 ) -> None:
     old, new = app(), app(mode="client")

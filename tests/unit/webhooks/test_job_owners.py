@@ -45,7 +45,7 @@ async def test_child_of_queued_owner_gets_no_default_queue() -> None:
         ),
     ],
 )
-async def test_job_with_owner_reference_that_is_not_effective_is_suspended(
+async def test_job_with_ineffective_owner_reference_is_suspended(
     owner: dict[str, Any], stored: dict[str, Any]
 ) -> None:
     answer = await mutate_with_owners(managed(owner=owner), group=stored)

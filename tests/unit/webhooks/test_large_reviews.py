@@ -88,7 +88,7 @@ class SlowLookups(FakeLookups):
         return await super().namespace_labels(name)
 
 
-def test_child_may_call_exactly_the_cluster_lookups() -> None:
+def test_review_child_may_call_exactly_the_cluster_lookups() -> None:
     assert {name for name in vars(ClusterLookups) if not name.startswith("_")} == LOOKUPS
 
 

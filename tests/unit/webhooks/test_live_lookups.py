@@ -72,9 +72,14 @@ def create_lookups(client: Any) -> LiveLookups:
 
 def test_stores_keep_only_fields_that_lookups_need() -> None:
     obj = an_object(NAMESPACES, "team", annotations={"large": "thing"}, labels={"a": "b"})
-    kept = select_lookup_fields()(obj)
-    assert kept["metadata"] == {"name": "team", "uid": "team", "resourceVersion": "1", "labels": {"a": "b"}}
-    assert "spec" not in kept
+    trimmed = select_lookup_fields()(obj)
+    assert trimmed["metadata"] == {
+        "name": "team",
+        "uid": "team",
+        "resourceVersion": "1",
+        "labels": {"a": "b"},
+    }
+    assert "spec" not in trimmed
     assert select_lookup_fields("small")({**obj, "spec": {"large": "thing", "small": 1}})["spec"] == {
         "small": 1
     }
