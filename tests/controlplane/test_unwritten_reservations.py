@@ -89,7 +89,10 @@ async def workloads_with_failed_write(stage: Stage) -> set[str]:
     return {
         one["regarding"]["name"]
         for one in events
-        if one["reason"] == "PendingEvaluation" and one["note"].startswith(begin) and WEBHOOK in one["note"]
+        if one["regarding"]["kind"] == "Workload"
+        and one["reason"] == "PendingEvaluation"
+        and one["note"].startswith(begin)
+        and WEBHOOK in one["note"]
     }
 
 

@@ -6,15 +6,16 @@ from typing import Any, Final
 
 import orjson
 
+from admitq_api.conditions import Reason
 from admitq_api.json_objects import JsonObject, value_at
 from tests.kills.chronicle import Place, Step
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _SECONDS: Final = re.compile(r"\b\d+s\b")
 _MADE_UP: Final = re.compile(r"-[0-9a-z]{5}$")
-_MOMENTARY: Final = "WaitingFor"
-"""Prefix of reasons for which a Workload waits. Only the last reason of a second is written, so that the pace
-of the machine decides which of them have events."""
+_TRANSIENT: Final = "WaitingFor"
+"""Prefix of reasons that may last for less than a second. Only the last reason of a second is written. So the
+speed of the machine decides which of them are recorded."""
 _INCIDENTAL: Final = frozenset({"resourceVersion", "managedFields", "generation", "observedGeneration"})
 """Fields that count writes or name the writer: a repeated step may write once more."""
 
@@ -68,9 +69,19 @@ def comparable_events(events: Iterable[JsonObject], names: Mapping[str, str]) ->
     texts = (
         (one["regarding"]["kind"], one["regarding"]["name"], one["type"], one["reason"], one["note"])
         for one in events
-        if not one["reason"].startswith(_MOMENTARY)
+        if not _is_transient(one)
     )
     return {_SECONDS.sub("SECONDS", _renamed(" ".join(one), names)) for one in texts}
+
+
+def _is_transient(event: JsonObject) -> bool:
+    """Whether it depends on the speed of the machine if the event is recorded.
+
+    An event on a job follows the condition of its Workload. A Workload is pending evaluation for longer while
+    no manager runs. A Workload has an event with this reason only if its reservation cannot be written.
+    """
+    reason, kind = event["reason"], event["regarding"]["kind"]
+    return reason.startswith(_TRANSIENT) or (reason == Reason.PENDING_EVALUATION and kind != "Workload")
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:
