@@ -54,7 +54,7 @@ def test_a2_admitted_condition_is_written_by_the_manager_of_the_admission(state:
     inputs = replace(QUEUED, cluster_queue=cluster_queue(checks=checks))
     [(concern, status)] = patches(decide_workload(reserved(admissionChecks=[check]), inputs, instant(10)))
     assert concern == "admission"
-    assert "Admitted" in {one["type"] for one in status["conditions"]}
+    assert "Admitted" in {item["type"] for item in status["conditions"]}
 
 
 def test_a2_reservation_without_admission_is_not_admitted() -> None:

@@ -48,9 +48,9 @@ MAX_ROUNDS = 30
 """The number of rounds after which no controller may write."""
 
 KINDS_OF_JOBS = [
-    pytest.param(one, id=one.framework)
-    for one in (*load_integrations(), *custom_kinds())
-    if one.serving is None
+    pytest.param(integration, id=integration.framework)
+    for integration in (*load_integrations(), *custom_kinds())
+    if integration.serving is None
 ]
 FLAVOR: dict[str, Any] = {
     "metadata": {"name": "f"},
@@ -97,7 +97,7 @@ class Place:
         composition = self.kind.composition
         if composition is None:
             return next(iter(self.objects.values()), None)
-        present = [one for one in self.objects.values() if composition.is_member(one, NAMES)]
+        present = [obj for obj in self.objects.values() if composition.is_member(obj, NAMES)]
         if not present:
             return None
         moment = CompositionOptions(
@@ -115,12 +115,12 @@ class Place:
         else:
             # The Workload of a group without pods is found by its name.
             found = tuple(
-                one
-                for one in self.workloads.values()
-                if get_controller(one) is not None or (job is None and is_group_workload(one, NAMES))
+                obj
+                for obj in self.workloads.values()
+                if get_controller(obj) is not None or (job is None and is_group_workload(obj, NAMES))
             )
         references = () if job is None or self.runtime is None else self.kind.templates.list_references(job)
-        resolved = {one: self.runtime for one in references if self.runtime is not None}
+        resolved = {reference: self.runtime for reference in references if self.runtime is not None}
         missing = (
             () if job is None or self.runtime is not None else tuple(self.kind.templates.list_references(job))
         )
@@ -207,12 +207,12 @@ class Place:
                     self.store(collection, apply_patch(collection[name], step.patch))
                     self.log.append(f"patch {resource.kind} {name} {_describe_patch(step.patch)}")
             case RemoveFinalizer(resource, obj, finalizer):
-                collection, ours = self.of(resource.kind), finalizer or NAMES.finalizer
+                collection, own_finalizer = self.of(resource.kind), finalizer or NAMES.finalizer
                 if (found := collection.get(obj["metadata"]["name"])) is None or not has_finalizer(
-                    found, ours
+                    found, own_finalizer
                 ):
                     return False
-                left = [one for one in found["metadata"]["finalizers"] if one != ours]
+                left = [name for name in found["metadata"]["finalizers"] if name != own_finalizer]
                 self.store(collection, with_value(found, ("metadata", "finalizers"), left))
                 self.log.append(f"free {obj['metadata']['name']}")
             case Delete(resource, obj):
@@ -297,12 +297,12 @@ def quota_is_reserved(place: Place, random: Random) -> None:
     fewer = _flip_coin(random)
     assignments = tuple(
         PodSetAssignment(
-            one.get("name", "main"),
+            pod_set.get("name", "main"),
             (("cpu", "f"),),
             (("cpu", 1),),
-            one.get("minCount", one.get("count", 1)) if fewer else one.get("count", 1),
+            pod_set.get("minCount", pod_set.get("count", 1)) if fewer else pod_set.get("count", 1),
         )
-        for one in workload["spec"]["podSets"]
+        for pod_set in workload["spec"]["podSets"]
     )
     patch = reservation_patch(
         workload, Admission("cq", assignments), admit=_flip_coin(random), now=instant(place.seconds)
@@ -345,7 +345,7 @@ def check_state_changes(place: Place, random: Random) -> None:
         }
         if state == "Retry":
             answer["requeueAfterSeconds"] = random.choice([1, 500])
-        _change_field(place, workload, ("status", "admissionChecks"), [{**one, **answer} for one in checks])
+        _change_field(place, workload, ("status", "admissionChecks"), [{**item, **answer} for item in checks])
 
 
 def admission_gates_change(place: Place, random: Random) -> None:
@@ -467,11 +467,17 @@ def job_is_created(place: Place, random: Random) -> None:
             "labels": {**(metadata.get("labels") or {}), NAMES.queue_name: "lq"},
             "annotations": annotations,
         }
-        made = {"apiVersion": kind.api_version, "kind": kind.kind, **first, "metadata": given, "status": {}}
+        created = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            **first,
+            "metadata": given,
+            "status": {},
+        }
         held = (
-            made
+            created
             if kind.lifecycle.is_suspended is not None
-            else with_value(made, kind.lifecycle.suspend_path, True)
+            else with_value(created, kind.lifecycle.suspend_path, True)
         )
         place.store(place.objects, kind.webhook.mutate(held, RuleContext(NAMES)))
 
@@ -530,7 +536,7 @@ EVENTS: list[Event] = [*RARE, *OFTEN, *OFTEN]
 
 def may_run(workload: dict[str, Any]) -> bool:
     admitted, evicted = (
-        is_condition_true(workload, one) for one in (ConditionType.ADMITTED, ConditionType.EVICTED)
+        is_condition_true(workload, type_) for type_ in (ConditionType.ADMITTED, ConditionType.EVICTED)
     )
     return admitted and not evicted
 
@@ -540,27 +546,27 @@ def find_violations(place: Place) -> Iterator[str]:
     case, kind = place.case(), place.kind
     if place.ancestor is not None:
         if case.job is not None and any(
-            not is_condition_true(one, ConditionType.FINISHED) for one in case.owned
+            not is_condition_true(obj, ConditionType.FINISHED) for obj in case.owned
         ):
             yield "the job is queued although its ancestor is"
         return
-    alive = [one for one in place.workloads.values() if not is_condition_true(one, ConditionType.FINISHED)]
+    alive = [obj for obj in place.workloads.values() if not is_condition_true(obj, ConditionType.FINISHED)]
     if case.job is None or "deletionTimestamp" in case.job["metadata"]:
-        for one in place.workloads.values():
-            metadata = one["metadata"]
+        for obj in place.workloads.values():
+            metadata = obj["metadata"]
             if metadata.get("ownerReferences") and NAMES.finalizer in metadata.get("finalizers", ()):
-                yield f"{one['metadata']['name']} keeps its finalizer without a job"
+                yield f"{obj['metadata']['name']} keeps its finalizer without a job"
         return
     job = case.job
-    for one in alive:
-        owned = one["metadata"].get("ownerReferences")
+    for obj in alive:
+        owned = obj["metadata"].get("ownerReferences")
         if (
             owned
-            and is_reserved(one)
-            and is_condition_true(one, ConditionType.EVICTED)
+            and is_reserved(obj)
+            and is_condition_true(obj, ConditionType.EVICTED)
             and not kind.is_active(job)
         ):
-            yield f"{one['metadata']['name']} is evicted and keeps its quota without pods"
+            yield f"{obj['metadata']['name']} is evicted and keeps its quota without pods"
     if (
         case.missing
         or kind.find_outcome(job) is not None
@@ -568,8 +574,8 @@ def find_violations(place: Place) -> Iterator[str]:
         or kind.lifecycle.is_ignored(job)
     ):
         return
-    admitted = [one for one in alive if may_run(one) and one in case.owned]
-    held = any(is_reserved(one) for one in alive) or workload_slices.is_elastic(case)
+    admitted = [obj for obj in alive if may_run(obj) and obj in case.owned]
+    held = any(is_reserved(obj) for obj in alive) or workload_slices.is_elastic(case)
     if not kind.is_suspended(job, NAMES) and not held and case.queue_name:
         yield "the job runs without an admission"
     if admitted and members.awaits_start(case) and place.flavor is not None and kind.composition is None:

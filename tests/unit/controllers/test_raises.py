@@ -61,7 +61,9 @@ def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], 
     given = {**given, "metadata": metadata}
     case = case_of(given, integration=kind)
     pod_sets = workload_pod_sets(case)
-    assignments = [{"name": one["name"], "count": one["count"], "flavors": {}} for one in pod_sets]
+    assignments = [
+        {"name": pod_set["name"], "count": pod_set["count"], "flavors": {}} for pod_set in pod_sets
+    ]
     owner = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -69,31 +71,34 @@ def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], 
         "uid": metadata["uid"],
         "controller": True,
     }
-    made = admitted(
+    granted_workload = admitted(
         owner=owner,
         spec={"podSets": pod_sets},
         admission={"clusterQueue": "cq", "podSetAssignments": assignments},
     )
-    return dict(started_job(case, made)), made
+    return dict(started_job(case, granted_workload)), granted_workload
 
 
-@pytest.mark.parametrize("kind", KINDS_OF_JOBS, ids=lambda one: one.framework)
+@pytest.mark.parametrize("kind", KINDS_OF_JOBS, ids=lambda kind: kind.framework)
 def test_running_job_of_every_kind_matches_its_admission(kind: Integration) -> None:
-    running, made = admitted_as(kind)
-    plan = plan_for(running, made, integration=kind)
+    running, granted_workload = admitted_as(kind)
+    plan = plan_for(running, granted_workload, integration=kind)
     assert "Stopped" not in [reason for reason, _ in events_of(plan)]
-    assert find_increases(case_of(running, made, integration=kind), made) == []
+    assert find_increases(case_of(running, granted_workload, integration=kind), granted_workload) == []
 
 
-@pytest.mark.parametrize("raised", RAISES, ids=lambda one: f"{one.framework} {one.path}")
+@pytest.mark.parametrize("raised", RAISES, ids=lambda raised: f"{raised.framework} {raised.path}")
 def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
     kind = raised.kind
-    running, made = admitted_as(kind)
+    running, granted_workload = admitted_as(kind)
     raised_job = raised.of(running)
-    assert [str(one) for one in find_increases(case_of(raised_job, made, integration=kind), made)] == [
-        raised.says
-    ]
-    plan = plan_for(raised_job, made, integration=kind)
+    assert [
+        str(increase)
+        for increase in find_increases(
+            case_of(raised_job, granted_workload, integration=kind), granted_workload
+        )
+    ] == [raised.says]
+    plan = plan_for(raised_job, granted_workload, integration=kind)
     assert ("ExceedsAdmission", raised.says) in events_of(plan)
     assert plan.stops_unadmitted
     assert kind.is_suspended(apply_plan(raised_job, plan), NAMES) or kind.lifecycle.is_stop_in_progress(
@@ -101,19 +106,19 @@ def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
     )
 
 
-@pytest.mark.parametrize("raised", ELASTIC, ids=lambda one: one.framework)
+@pytest.mark.parametrize("raised", ELASTIC, ids=lambda raised: raised.framework)
 def test_growing_elastic_job_of_every_kind_runs_on_and_gets_larger_slice(raised: Raise) -> None:
     kind = raised.kind
-    running, made = admitted_as(kind, **{NAMES.elastic_job: "true"})
-    plan = plan_for(raised.of(running), made, integration=kind, settings={"elastic_jobs": True})
-    [created] = [one for one in plan.actions if isinstance(one, Create)]
+    running, granted_workload = admitted_as(kind, **{NAMES.elastic_job: "true"})
+    plan = plan_for(raised.of(running), granted_workload, integration=kind, settings={"elastic_jobs": True})
+    [created] = [action for action in plan.actions if isinstance(action, Create)]
     assert (
         created.obj["metadata"]["annotations"][NAMES.workload_slice_replacement_for]
-        == f"ns/{made['metadata']['name']}"
+        == f"ns/{granted_workload['metadata']['name']}"
     )
     assert not any(reason in ("Stopped", "ExceedsAdmission") for reason, _ in events_of(plan))
-    requested = {one["name"]: one["count"] for one in created.obj["spec"]["podSets"]}
-    granted = {one["name"]: one["count"] for one in made["spec"]["podSets"]}
+    requested = {pod_set["name"]: pod_set["count"] for pod_set in created.obj["spec"]["podSets"]}
+    granted = {pod_set["name"]: pod_set["count"] for pod_set in granted_workload["spec"]["podSets"]}
     assert sum(requested.values()) > sum(granted.values())
 
 
@@ -138,9 +143,9 @@ def counted_pods(plan: ActionPlan) -> list[tuple[str, str, int]]:
         found.append((obj["spec"]["queueName"], kind, number))
 
     world.recorder.excess_pods = excess_pods  # type: ignore[method-assign]
-    for one in reports_of(plan):
-        if isinstance(one, RecordMetric):
-            one.what(world.ctx.metrics, {})
+    for report in reports_of(plan):
+        if isinstance(report, RecordMetric):
+            report.what(world.ctx.metrics, {})
     return found
 
 
@@ -236,16 +241,16 @@ async def test_excess_is_counted_when_later_step_of_stop_conflicts() -> None:
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.put(KINDS.workloads, admitted())
-    made.put(JOBS, raised(5))
-    made.client.api["workloads", "job-j-1"] = admitted()
-    return made
+    result = World()
+    result.put(KINDS.workloads, admitted())
+    result.put(JOBS, raised(5))
+    result.client.api["workloads", "job-j-1"] = admitted()
+    return result
 
 
 def served_by(world: World) -> Any:
     table = registry.build_controllers(world.ctx, world.core)
-    [found] = [one for one in table.when_served if one.resource == JOBS]
+    [found] = [part for part in table.when_served if part.resource == JOBS]
     return found.spec
 
 
@@ -271,7 +276,7 @@ def test_changed_spec_of_running_job_is_urgent(
     world: World, old: dict[str, Any] | None, new: dict[str, Any] | None, urgent: bool
 ) -> None:
     spec = served_by(world)
-    [watch] = [one for one in spec.watches if one.resource == JOBS]
+    [watch] = [watch for watch in spec.watches if watch.resource == JOBS]
     assert watch.urgent(change(old, new)) is urgent
     assert spec.urgent_workers > 0
 
@@ -341,9 +346,9 @@ async def test_workloads_are_listed_when_stored_workload_no_longer_exists(world:
 
 def of_generation(pods: int, generation: int) -> dict[str, Any]:
     """Return a running job with so many pods and a generation."""
-    one = raised(pods)
-    metadata = {**one["metadata"], "generation": generation, "resourceVersion": str(generation + 10)}
-    return {**one, "metadata": metadata}
+    obj = raised(pods)
+    metadata = {**obj["metadata"], "generation": generation, "resourceVersion": str(generation + 10)}
+    return {**obj, "metadata": metadata}
 
 
 ANOTHER_WORKLOAD = {

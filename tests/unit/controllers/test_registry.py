@@ -52,7 +52,7 @@ def world() -> World:
 
 
 def every_spec(table: registry.Controllers) -> list[ControllerSpec]:
-    return [*table.specs, *(one.spec for one in table.when_served)]
+    return [*table.specs, *(part.spec for part in table.when_served)]
 
 
 def enqueued_keys(
@@ -64,12 +64,12 @@ def enqueued_keys(
     key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
     change = Change("modified", key, new, before)
     table = registry.build_controllers(world.ctx, world.core)
-    found: dict[str, set[str]] = {}
+    by_controller: dict[str, set[str]] = {}
     for spec in every_spec(table):
         for watch in spec.watches:
-            if watch.resource == resource and (keys := {str(one) for one in watch.keys(change)}):
-                found[spec.name] = found.get(spec.name, set()) | keys
-    return found
+            if watch.resource == resource and (keys := {str(key) for key in watch.keys(change)}):
+                by_controller[spec.name] = by_controller.get(spec.name, set()) | keys
+    return by_controller
 
 
 def with_status(obj: dict[str, Any], **status: Any) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def add_descendants(world: World) -> None:
 def test_changed_admission_enqueues_descendants_of_job(old: Any, new: Any) -> None:
     world = World(settings_with(integrations=(JOB, JOBSET)))
     add_descendants(world)
-    found = enqueued_keys(world, KINDS.workloads, old, new)
-    assert found["batch/job"] == {"ns/j", "ns/grandchild", "ns/great-grandchild"}
-    assert found[JOBSET.framework] == {"ns/child"}
+    keys = enqueued_keys(world, KINDS.workloads, old, new)
+    assert keys["batch/job"] == {"ns/j", "ns/grandchild", "ns/great-grandchild"}
+    assert keys[JOBSET.framework] == {"ns/child"}
 
 
 def test_changed_local_queue_enqueues_its_pending_workloads(world: World) -> None:
@@ -155,16 +155,16 @@ def test_changed_local_queue_enqueues_its_pending_workloads(world: World) -> Non
 def test_changed_cluster_queue_enqueues_workloads_unless_only_counts_changed(
     world: World, old: Any, new: Any, is_enqueued: bool
 ) -> None:
-    found = enqueued_keys(world, KINDS.cluster_queues, old, new)
-    assert found.get("workload", set()) == ({"ns/waits", "ns/runs"} if is_enqueued else set())
-    assert found["clusterqueue"] == {"cq"}
+    keys = enqueued_keys(world, KINDS.cluster_queues, old, new)
+    assert keys.get("workload", set()) == ({"ns/waits", "ns/runs"} if is_enqueued else set())
+    assert keys["clusterqueue"] == {"cq"}
 
 
 def test_objects_that_cluster_queue_starts_or_stops_to_reference_are_enqueued(world: World) -> None:
     old, new = cluster_queue(flavors=["a", "b"]), cluster_queue(flavors=["b", "c"], checks=[{"name": "k"}])
-    found = enqueued_keys(world, KINDS.cluster_queues, old, new)
-    assert found["resourceflavor"] == {"a", "c"}
-    assert found["admissioncheck"] == {"k"}
+    keys = enqueued_keys(world, KINDS.cluster_queues, old, new)
+    assert keys["resourceflavor"] == {"a", "c"}
+    assert keys["admissioncheck"] == {"k"}
     assert "resourceflavor" not in enqueued_keys(world, KINDS.cluster_queues, old, old)
 
 
@@ -185,9 +185,9 @@ def test_topology_is_enqueued_when_flavor_that_references_it_is_deleted(world: W
 def test_priority_class_enqueues_itself_and_its_jobs_only_if_value_changes(
     world: World, old: Any, new: Any, is_enqueued: bool
 ) -> None:
-    found = enqueued_keys(world, KINDS.workload_priority_classes, old, new)
+    keys = enqueued_keys(world, KINDS.workload_priority_classes, old, new)
     expected = {"workloadpriorityclass": {"high"}, "batch/job": {"ns/j"}} if is_enqueued else {}
-    assert found == expected
+    assert keys == expected
 
 
 def of_class(
@@ -218,13 +218,13 @@ def test_workload_that_starts_to_reference_class_of_other_value_is_enqueued(
     world: World, old: Any, new: Any, is_enqueued: bool
 ) -> None:
     world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
-    found = enqueued_keys(world, KINDS.workloads, old, new)
-    assert found.get("workloadpriorityclass") == ({"ns/w"} if is_enqueued else None)
+    keys = enqueued_keys(world, KINDS.workloads, old, new)
+    assert keys.get("workloadpriorityclass") == ({"ns/w"} if is_enqueued else None)
 
 
 def test_changed_priority_class_enqueues_jobs_with_pods_of_that_class(world: World) -> None:
-    found = enqueued_keys(world, PRIORITY_CLASSES, None, cluster_scoped("pods", value=1))
-    assert found == {"batch/job": {"ns/j"}}
+    keys = enqueued_keys(world, PRIORITY_CLASSES, None, cluster_scoped("pods", value=1))
+    assert keys == {"batch/job": {"ns/j"}}
 
 
 def test_changed_namespace_labels_enqueue_its_jobs_and_workloads(world: World) -> None:
@@ -234,8 +234,8 @@ def test_changed_namespace_labels_enqueue_its_jobs_and_workloads(world: World) -
 
 
 def test_e_added_namespace_enqueues_its_jobs_and_workloads(world: World) -> None:
-    found = enqueued_keys(world, NAMESPACES, None, cluster_scoped("ns"))
-    assert found == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
+    keys = enqueued_keys(world, NAMESPACES, None, cluster_scoped("ns"))
+    assert keys == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
     assert "workload" not in enqueued_keys(world, NAMESPACES, cluster_scoped("ns"), None)
 
 
@@ -252,10 +252,10 @@ def test_every_watched_resource_has_store(world: World) -> None:
     for spec in table.specs:
         for watch in spec.watches:
             assert watch.resource in needed
-    for one in table.when_served:
-        assert one.resource not in needed
-        for watch in one.spec.watches:
-            assert watch.resource in {*needed, one.resource}
+    for part in table.when_served:
+        assert part.resource not in needed
+        for watch in part.spec.watches:
+            assert watch.resource in {*needed, part.resource}
 
 
 def test_every_controller_has_permissions_for_its_watches(world: World) -> None:
@@ -263,20 +263,26 @@ def test_every_controller_has_permissions_for_its_watches(world: World) -> None:
     specs = every_spec(registry.build_controllers(world.ctx, world.core))
     assert {spec.name for spec in specs} == set(permissions)
     for spec in specs:
-        watched = {(one.group, one.resource) for one in permissions[spec.name] if "watch" in one.verbs}
+        watched = {
+            (permission.group, permission.resource)
+            for permission in permissions[spec.name]
+            if "watch" in permission.verbs
+        }
         for watch in spec.watches:
             assert (watch.resource.group, watch.resource.plural) in watched
 
 
 def test_permissions_of_controllers_are_merged_by_resource() -> None:
     merged = merge_permissions(
-        permission for one in permissions_by_controller(NAMES, [JOB]).values() for permission in one
+        permission
+        for permissions in permissions_by_controller(NAMES, [JOB]).values()
+        for permission in permissions
     )
-    verbs = {(one.group, one.resource): one.verbs for one in merged}
+    verbs = {(permission.group, permission.resource): permission.verbs for permission in merged}
     assert verbs[NAMES.group, "workloads/status"] == ("patch",)
     assert verbs["batch", "jobs/status"] == ("patch",)
     assert verbs[NAMES.group, "workloads"] == ("create", "delete", "get", "list", "patch", "watch")
-    assert not any("*" in one for one in verbs.values())
+    assert not any("*" in allowed for allowed in verbs.values())
 
 
 def test_workers_can_be_configured_by_kind() -> None:

@@ -71,13 +71,13 @@ def test_job_and_workload_controllers_settle_from_any_state(data: st.DataObject)
     idle_turns = 0
     for turn in range(60):
         plan = (of_workload, of_job)[turn % 2]()
-        writes = [one for one in plan.actions if isinstance(one, Patch | Delete | RemoveFinalizer)]
-        if any(not isinstance(one, Patch) for one in writes):
+        writes = [action for action in plan.actions if isinstance(action, Patch | Delete | RemoveFinalizer)]
+        if any(not isinstance(write, Patch) for write in writes):
             return
-        for one in writes:
-            assert isinstance(one, Patch)
-            for step in one.steps:
-                if one.resource == KINDS.workloads:
+        for write in writes:
+            assert isinstance(write, Patch)
+            for step in write.steps:
+                if write.resource == KINDS.workloads:
                     obj = apply_patch(
                         obj, {key: part for key, part in step.patch.items() if key != "metadata"}
                     )

@@ -65,7 +65,7 @@ async def test_changed_priority_class_updates_its_unfinished_workloads() -> None
     world = World()
     world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
     world.put(KINDS.workloads, unfinished("old", 1), unfinished("same", 9))
-    world.put(KINDS.workloads, unfinished("theirs", 1, {"kind": "PriorityClass", "name": "high"}))
+    world.put(KINDS.workloads, unfinished("other", 1, {"kind": "PriorityClass", "name": "high"}))
     ended = workload(FINISHED, name="ended", metadata={"uid": "e"}, spec={"priorityClassRef": CLASS})
     world.put(KINDS.workloads, ended)
     await PriorityClassController(world.ctx).reconcile(Key("", "high"))

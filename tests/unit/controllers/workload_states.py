@@ -88,7 +88,7 @@ def draw_workload(data: st.DataObject) -> dict[str, Any]:
     parts: dict[str, Any] = {"admission": ADMISSION} if reserved else {}
     if (state := data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))) is not None:
         requeue_after, count = (
-            data.draw(st.sampled_from(one)) for one in ([None, 0, 30, 1000], [None, 0, 1])
+            data.draw(st.sampled_from(values)) for values in ([None, 0, 30, 1000], [None, 0, 1])
         )
         listed = {"name": "c", "state": state, "lastTransitionTime": timestamp(0), "message": "m"}
         parts["admissionChecks"] = [{**listed, "requeueAfterSeconds": requeue_after, "retryCount": count}]
@@ -101,7 +101,11 @@ def draw_workload(data: st.DataObject) -> dict[str, Any]:
     if data.draw(st.booleans()):
         spec["maximumExecutionTimeSeconds"] = 100
     return workload(
-        *(condition(type_, *one, MESSAGES.get(one[1], "m")) for type_, one in conditions.items() if one),
+        *(
+            condition(type_, *state_and_reason, MESSAGES.get(state_and_reason[1], "m"))
+            for type_, state_and_reason in conditions.items()
+            if state_and_reason
+        ),
         metadata=data.draw(st.sampled_from(GATES)),
         spec=spec,
         **parts,

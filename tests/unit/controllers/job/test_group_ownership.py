@@ -25,8 +25,8 @@ async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_g
     parent = {NAMES.pod_suspending_parent: "statefulset"}
     owned = {**owner("s"), "apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
     foreign_pod, own_pod = (
-        with_value(one, ("metadata", "annotations"), {**one["metadata"]["annotations"], **parent})
-        for one in pods_of_group(state, "running")
+        with_value(pod_, ("metadata", "annotations"), {**pod_["metadata"]["annotations"], **parent})
+        for pod_ in pods_of_group(state, "running")
     )
     foreign_pod = with_value(foreign_pod, ("metadata", "creationTimestamp"), "2020-01-01T00:00:00Z")
     world.put(PODS, foreign_pod, with_value(own_pod, ("metadata", "ownerReferences"), [owned]))
@@ -181,4 +181,4 @@ async def test_group_larger_than_prebuilt_workload_gets_event_and_workload_is_no
     assert world.recorder.events[-1] == ("a", "ErrWorkloadCompose", note)
     stored = world.get(KINDS.workloads, "g")
     assert stored["metadata"].get("ownerReferences", []) == []
-    assert not any(one["type"] == "Finished" for one in stored.get("status", {}).get("conditions", ()))
+    assert not any(item["type"] == "Finished" for item in stored.get("status", {}).get("conditions", ()))

@@ -74,9 +74,9 @@ async def test_b7_workload_of_unlabelled_pod_is_not_changed() -> None:
 async def test_b7_deleted_workload_of_unlabelled_pod_is_released_when_the_pod_has_ended() -> None:
     world = PodWorld()
     world.client.api["pods", "p"] = imported(labels={NAMES.managed: None})
-    made = imported_workload()
-    made["metadata"]["deletionTimestamp"] = timestamp(9)
-    world.put(KINDS.workloads, made)
+    existing = imported_workload()
+    existing["metadata"]["deletionTimestamp"] = timestamp(9)
+    world.put(KINDS.workloads, existing)
     assert await world.pods.reconcile(Key("ns", "p")) == 1.0
     kept = world.get(KINDS.workloads, "job-j-1")
     assert kept["metadata"]["finalizers"]
@@ -100,13 +100,13 @@ async def test_b7_workload_of_former_pod_with_same_name_is_finished() -> None:
 async def test_b7_imported_group_keeps_its_admission_and_runs_on(owners: str) -> None:
     world = PodWorld()
     world.put(PODS, *(imported(name, group="g") for name in "ab"))
-    made = group_workload(workload, *IMPORTED, owners=owners)
-    made["spec"]["podSets"][0]["name"] = ROLE
-    made["status"]["admission"] = {
+    existing = group_workload(workload, *IMPORTED, owners=owners)
+    existing["spec"]["podSets"][0]["name"] = ROLE
+    existing["status"]["admission"] = {
         "clusterQueue": "cq",
         "podSetAssignments": [{"name": ROLE, "count": 2}],
     }
-    world.put(KINDS.workloads, made)
+    world.put(KINDS.workloads, existing)
     await world.settle()
     kept = world.get(KINDS.workloads, "g")
     assert condition_of(kept, "Finished") is None
@@ -119,10 +119,10 @@ async def test_b7_started_pod_without_role_hash_keeps_its_podset() -> None:
     world = PodWorld()
     held = [imported(name, group="g", state="held") for name in "ab"]
     world.put(PODS, *held)
-    made = group_workload(admitted)
-    made["spec"]["podSets"][0]["name"] = ROLE
-    made["status"]["admission"]["podSetAssignments"][0]["name"] = ROLE
-    world.put(KINDS.workloads, made)
+    existing = group_workload(admitted)
+    existing["spec"]["podSets"][0]["name"] = ROLE
+    existing["status"]["admission"]["podSetAssignments"][0]["name"] = ROLE
+    world.put(KINDS.workloads, existing)
     await world.settle()
     started = world.get(PODS, "a")
     assert started["spec"]["nodeSelector"] == {"pool": "spot"}, "the role hash of the spec differs now"

@@ -26,10 +26,10 @@ HISTORIES: dict[str, tuple[list[str], dict[str, Any] | None]] = {
 
 def create_world(history: str) -> PodWorld:
     world = PodWorld()
-    states, made = HISTORIES[history]
+    states, existing = HISTORIES[history]
     world.put(PODS, *pods_of_group(*states))
-    if made is not None:
-        world.put(KINDS.workloads, made)
+    if existing is not None:
+        world.put(KINDS.workloads, existing)
     return world
 
 

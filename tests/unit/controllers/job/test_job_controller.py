@@ -36,9 +36,9 @@ INVALID = ApiError(422, "Invalid", "spec.template: field is immutable")
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.put(KINDS.resource_flavors, FLAVOR)
-    return made
+    result = World()
+    result.put(KINDS.resource_flavors, FLAVOR)
+    return result
 
 
 @pytest.fixture
@@ -308,8 +308,8 @@ async def test_job_start_or_stop_that_webhook_rejects_is_reported(
     world: World, jobs: JobController, suspended: bool, known: Any, reason: str
 ) -> None:
     world.put(JOBS, job({"suspend": suspended}))
-    for one in known:
-        world.put(KINDS.workloads, one)
+    for obj in known:
+        world.put(KINDS.workloads, obj)
     world.client.fails["patch"] = ApiError(403, "Forbidden", "denied by policy")
     with pytest.raises(ApiError, match="denied by policy"):
         await jobs.reconcile(KEY)

@@ -30,7 +30,7 @@ from tests.unit.controllers.job.decisions import actions_of, events_of, plan_for
 from tests.unit.controllers.world import World, cluster_scoped
 
 TRAIN_JOBS = resource_of(TRAIN_JOB)
-RUNTIME_KINDS = tuple(followed_resource(TRAIN_JOB, one) for one in TRAIN_JOB.templates.referenced_kinds)
+RUNTIME_KINDS = tuple(followed_resource(TRAIN_JOB, kind) for kind in TRAIN_JOB.templates.referenced_kinds)
 RUNTIMES = RUNTIME_KINDS[0]
 KEY = Key("ns", "j")
 TEMPLATE = {"spec": {"containers": [{"name": "node", "image": "i"}]}}
@@ -80,8 +80,8 @@ def job_of_kind(kind: str, api_version: str, spec: Any, **metadata: Any) -> dict
 
 def train_job(*, suspend: bool = True, status: Any = None, **metadata: Any) -> dict[str, Any]:
     spec = {"suspend": suspend, "runtimeRef": {"name": "torch"}}
-    made = job_of_kind("TrainJob", "trainer.kubeflow.org/v1alpha1", spec, **metadata)
-    return {**made, "status": status or {}}
+    obj = job_of_kind("TrainJob", "trainer.kubeflow.org/v1alpha1", spec, **metadata)
+    return {**obj, "status": status or {}}
 
 
 @pytest.fixture
@@ -105,13 +105,13 @@ async def test_workload_of_train_job_gets_podsets_of_its_runtime(world: World, j
     world.put(RUNTIMES, runtime())
     world.put(TRAIN_JOBS, train_job())
     await jobs.reconcile(KEY)
-    [made] = world.stores.of(KINDS.workloads).list()
+    [created] = world.stores.of(KINDS.workloads).list()
     indexes = {
         "podIndexLabel": "batch.kubernetes.io/job-completion-index",
         "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index",
         "subGroupCount": 1,
     }
-    assert made["spec"]["podSets"] == [{**PODS["podSets"][0], "topologyRequest": indexes}]
+    assert created["spec"]["podSets"] == [{**PODS["podSets"][0], "topologyRequest": indexes}]
 
 
 async def test_train_job_start_writes_runtime_patches_and_then_unsuspends(
@@ -125,7 +125,7 @@ async def test_train_job_start_writes_runtime_patches_and_then_unsuspends(
     started = world.get(TRAIN_JOBS, "j")
     assert set(started) == {"apiVersion", "kind", "metadata", "spec", "status"}
     assert started["spec"]["suspend"] is False
-    assert [one["manager"] for one in started["spec"]["runtimePatches"]] == [NAMES.trainjob_manager]
+    assert [patch["manager"] for patch in started["spec"]["runtimePatches"]] == [NAMES.trainjob_manager]
 
 
 async def test_pending_workload_of_train_job_follows_changed_runtime(
@@ -205,7 +205,7 @@ async def test_prebuilt_workload_is_not_compared_without_runtime(world: World, j
     world.put(KINDS.workloads, workload(name="mine", owner=TRAINER, spec=PODS))
     await jobs.reconcile(KEY)
     [found] = world.stores.of(KINDS.workloads).list()
-    assert not any(one["type"] == "Finished" for one in found["status"].get("conditions", ()))
+    assert not any(item["type"] == "Finished" for item in found["status"].get("conditions", ()))
 
 
 # --- watches --------------------------------------------------------------------------------------
@@ -242,8 +242,8 @@ def changed(key: Key, old: Any, new: Any) -> Change:
 
 def keys(world: World, resource: Any, change: Change) -> set[Key]:
     served = registry.build_controllers(world.ctx, world.core).when_served
-    [part] = [one for one in served if one.resource == TRAIN_JOBS]
-    followed = {one.resource for one in part.follows}
+    [part] = [part for part in served if part.resource == TRAIN_JOBS]
+    followed = {followed.resource for followed in part.follows}
     assert resource in followed or resource not in RUNTIME_KINDS
     return {key for watch in part.spec.watches if watch.resource == resource for key in watch.keys(change)}
 

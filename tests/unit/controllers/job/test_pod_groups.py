@@ -25,11 +25,11 @@ async def test_pod_group_gets_workload_with_its_name_owned_by_all_pods() -> None
     world = PodWorld(label_keys_to_copy=("team",))
     world.put(PODS, *pods_of_group("held", "held", labels={"team": "x"}))
     await world.settle()
-    made = world.get(KINDS.workloads, "g")
-    assert made["metadata"]["annotations"] == {NAMES.is_group_workload: "true"}
-    assert made["metadata"]["ownerReferences"] == [owner("a"), owner("b")]
-    assert made["metadata"]["labels"] == {"team": "x"}
-    assert [(one["name"], one["count"]) for one in made["spec"]["podSets"]] == [("r", 2)]
+    created = world.get(KINDS.workloads, "g")
+    assert created["metadata"]["annotations"] == {NAMES.is_group_workload: "true"}
+    assert created["metadata"]["ownerReferences"] == [owner("a"), owner("b")]
+    assert created["metadata"]["labels"] == {"team": "x"}
+    assert [(pod_set["name"], pod_set["count"]) for pod_set in created["spec"]["podSets"]] == [("r", 2)]
 
 
 @pytest.mark.parametrize("pod_name", ["a", "b"])
@@ -116,8 +116,11 @@ async def test_b10_workload_of_a_group_gets_the_metric_label_unless_its_pods_dis
 ) -> None:
     world = PodWorld(metric_values_to_copy=METRIC_VALUES)
     members = [
-        {**one, "metadata": {**one["metadata"], "labels": {**one["metadata"]["labels"], **size_label(value)}}}
-        for one, value in zip(pods_of_group("held", "held"), (first, second), strict=True)
+        {
+            **pod_,
+            "metadata": {**pod_["metadata"], "labels": {**pod_["metadata"]["labels"], **size_label(value)}},
+        }
+        for pod_, value in zip(pods_of_group("held", "held"), (first, second), strict=True)
     ]
     world.put(PODS, *members)
     await world.settle()
@@ -132,8 +135,8 @@ async def test_b10_workload_of_single_pod_gets_metric_annotation() -> None:
     world = PodWorld(metric_values_to_copy=METRIC_VALUES)
     world.put(PODS, pod(annotations={"a.example/cost": "c7"}))
     await world.settle(Key("ns", "p"))
-    (made,) = world.stores.of(KINDS.workloads).list()
-    assert made["metadata"]["annotations"] == {"a.example/cost": "c7"}
+    (created,) = world.stores.of(KINDS.workloads).list()
+    assert created["metadata"]["annotations"] == {"a.example/cost": "c7"}
 
 
 async def test_incomplete_group_is_reported_and_failed_pods_are_released() -> None:
@@ -183,8 +186,8 @@ async def test_pods_of_deactivated_group_are_deleted_and_released_after_retentio
     world.put(KINDS.workloads, {**deactivated, "spec": {**deactivated["spec"], "active": False}})
     await world.settle()
     assert world.calls.count("delete pods/b") == 1
-    assert all("deletionTimestamp" in one["metadata"] for one in world.stores.of(PODS).list())
-    assert all(one["metadata"]["finalizers"] == [] for one in world.stores.of(PODS).list())
+    assert all("deletionTimestamp" in obj["metadata"] for obj in world.stores.of(PODS).list())
+    assert all(obj["metadata"]["finalizers"] == [] for obj in world.stores.of(PODS).list())
     assert ("a", "Deleted", "Deleted job: deactivation retention period expired") in world.recorder.events
 
 

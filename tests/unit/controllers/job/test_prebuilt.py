@@ -104,7 +104,7 @@ def test_prebuilt_workload_that_another_program_gave_to_the_job_gets_the_uid_of_
 def test_feature_gate_decides_whether_annotation_or_label_names_workload(
     by_annotation: bool, name: str
 ) -> None:
-    known = {"workload": {one: workload(name=one, owner=None) for one in ("annotated", "prebuilt")}}
+    known = {"workload": {name_: workload(name=name_, owner=None) for name_ in ("annotated", "prebuilt")}}
     annotations = {NAMES.prebuilt_workload_name: "annotated"}
     settings = {"names_by_annotation": by_annotation}
     (patch,) = plan_for(job(labels=PREBUILT, annotations=annotations), known=known, settings=settings).actions
@@ -124,8 +124,8 @@ def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(
     plan = plan_for(
         job(annotations=annotations), known=known, settings={"names_by_annotation": by_annotation}
     )
-    patched = [one.obj["metadata"]["name"] for one in plan.actions if isinstance(one, Patch)]
-    created = [one for one in plan.actions if isinstance(one, Create)]
+    patched = [action.obj["metadata"]["name"] for action in plan.actions if isinstance(action, Patch)]
+    created = [action for action in plan.actions if isinstance(action, Create)]
     assert (patched, bool(created)) == (([name], False) if adopted else ([], True))
 
 

@@ -21,7 +21,7 @@ WAITING = condition("WaitingForReplacementPods", True, "PodsFailed", "Some Faile
 
 
 @pytest.mark.parametrize(
-    ("made", "states", "reason", "status"),
+    ("existing", "states", "reason", "status"),
     [
         (group_workload(admitted), ["running", "failed"], "PodsFailed", "True"),
         (group_workload(workload, EVICTED), ["deleted", "deleted"], "Preempted", "True"),
@@ -30,14 +30,17 @@ WAITING = condition("WaitingForReplacementPods", True, "PodsFailed", "Some Faile
     ],
 )
 async def test_workload_reports_whether_group_waits_for_replacement_pods(
-    made: Any, states: list[str], reason: str, status: str
+    existing: Any, states: list[str], reason: str, status: str
 ) -> None:
     world = PodWorld()
     world.put(
         PODS,
-        *(disrupted(one) if one["status"]["phase"] == "Running" else one for one in pods_of_group(*states)),
+        *(
+            disrupted(pod_) if pod_["status"]["phase"] == "Running" else pod_
+            for pod_ in pods_of_group(*states)
+        ),
     )
-    world.put(KINDS.workloads, made)
+    world.put(KINDS.workloads, existing)
     await world.settle()
     found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
     assert found[:2] == (status, reason)
@@ -67,7 +70,7 @@ async def test_waiting_for_replacement_pods_is_written_with_field_manager_of_pod
         return await patch(*what, field_manager=field_manager, **where)
 
     monkeypatch.setattr(world.client, "merge_patch", recording_patch)
-    world.put(PODS, *(disrupted(one) for one in pods_of_group("running", "failed")))
+    world.put(PODS, *(disrupted(pod_) for pod_ in pods_of_group("running", "failed")))
     world.put(KINDS.workloads, group_workload(admitted))
     await world.pods.reconcile(GROUP)
     assert writers == ["admitq-pod-controller"]
@@ -121,8 +124,8 @@ def disrupted(obj: dict[str, Any]) -> dict[str, Any]:
 
 async def test_group_with_deleted_pod_is_reconciled_again_when_grace_period_ends() -> None:
     world = PodWorld()
-    going = pod("a", group="g", state="deleted", deletion=timestamp(40))
-    world.put(PODS, going, pod("b", group="g", state="running"))
+    deleted = pod("a", group="g", state="deleted", deletion=timestamp(40))
+    world.put(PODS, deleted, pod("b", group="g", state="running"))
     world.put(KINDS.workloads, group_workload(admitted, WAITING))
     again = await world.pods.reconcile(GROUP)
     assert again == pytest.approx(30.1)

@@ -24,12 +24,12 @@ async def test_single_pod_gets_workload_that_it_controls() -> None:
     world = PodWorld()
     world.put(PODS, pod())
     await world.settle(Key("ns", "p"))
-    made = world.get(KINDS.workloads, create_workload_name("Pod", "", "p", "uid-p"))
-    assert made["metadata"]["ownerReferences"] == [{**owner("p"), "controller": True}]
-    assert made["metadata"]["labels"][NAMES.job_uid] == "uid-p"
-    (only,) = made["spec"]["podSets"]
-    assert (only["name"], only["count"]) == ("main", 1)
-    assert "schedulingGates" not in only["template"]["spec"]
+    created = world.get(KINDS.workloads, create_workload_name("Pod", "", "p", "uid-p"))
+    assert created["metadata"]["ownerReferences"] == [{**owner("p"), "controller": True}]
+    assert created["metadata"]["labels"][NAMES.job_uid] == "uid-p"
+    (pod_set,) = created["spec"]["podSets"]
+    assert (pod_set["name"], pod_set["count"]) == ("main", 1)
+    assert "schedulingGates" not in pod_set["template"]["spec"]
 
 
 async def test_admitted_pod_is_started_right_after_admission() -> None:

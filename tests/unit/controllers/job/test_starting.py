@@ -49,7 +49,7 @@ def test_admitted_job_that_its_user_unsuspended_is_stopped_first() -> None:
 
 
 def test_running_job_that_an_importer_admitted_is_not_stopped() -> None:
-    imported = [condition(one, True, "Imported", "Imported") for one in ("QuotaReserved", "Admitted")]
+    imported = [condition(type_, True, "Imported", "Imported") for type_ in ("QuotaReserved", "Admitted")]
     assert plan_for(job({"suspend": False}), workload(*imported, admission=ADMISSION)).actions == ()
 
 

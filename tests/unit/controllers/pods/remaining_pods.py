@@ -35,8 +35,8 @@ def pod(name: str = "p", *, spec: Any = None, status: Any = None, **metadata: An
 
 
 def add_pods(world: World, *pods: dict[str, Any]) -> World:
-    for one in pods:
-        world.client.api["pods", one["metadata"]["name"]] = one
+    for pod_ in pods:
+        world.client.api["pods", pod_["metadata"]["name"]] = pod_
     return world
 
 

@@ -85,7 +85,7 @@ def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) ->
 def test_pods_are_ungated_up_to_admitted_count(
     pods: list[dict[str, Any]], room: Mapping[str, int], expected: list[str]
 ) -> None:
-    assert [one["metadata"]["name"] for one in find_pods_to_ungate(pods, room, NAMES)] == expected
+    assert [pod_["metadata"]["name"] for pod_ in find_pods_to_ungate(pods, room, NAMES)] == expected
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_pod_of_chain_counts_only_when_job_of_chain_owns_it(
 ) -> None:
     of = {**OWNER, "kind": kind, **({"apiVersion": "ray.io/v1"} if kind == "RayJob" else {})}
     slices = [with_value(slice_("first", 3), ("metadata", "ownerReferences"), [of])]
-    one = with_value(pod("a"), ("metadata", "ownerReferences"), owners)
-    assert filter_pods_of_job(slices, [one], (JOB, RAY_JOB)) == ([one] if counted else [])
+    pod_ = with_value(pod("a"), ("metadata", "ownerReferences"), owners)
+    assert filter_pods_of_job(slices, [pod_], (JOB, RAY_JOB)) == ([pod_] if counted else [])
 
 
 def test_e_assignment_without_count_allows_all_pods_of_its_podset() -> None:
@@ -196,7 +196,7 @@ def world() -> World:
 
 def served_by(world: World) -> WhenServed:
     table = registry.build_controllers(world.ctx, world.core)
-    [found] = [one for one in table.when_served if one.resource == STARTED_PODS]
+    [found] = [part for part in table.when_served if part.resource == STARTED_PODS]
     return found
 
 
@@ -274,12 +274,12 @@ def test_elastic_pod_store_keeps_only_needed_fields() -> None:
 
 
 def test_pods_are_watched_once_first_slice_exists(world: World) -> None:
-    wanted = served_by(world).start_condition
-    assert wanted is not None
+    start_condition = served_by(world).start_condition
+    assert start_condition is not None
     world.put(KINDS.workloads, workload(name="plain"))
-    assert (wanted.resource, wanted.is_met()) == (KINDS.workloads, False)
+    assert (start_condition.resource, start_condition.is_met()) == (KINDS.workloads, False)
     world.put(KINDS.workloads, slice_("first", 2, workload))
-    assert wanted.is_met()
+    assert start_condition.is_met()
 
 
 @pytest.mark.parametrize(

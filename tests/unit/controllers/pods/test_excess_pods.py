@@ -36,9 +36,9 @@ def running(name: str, at: float = 0, **parts: Any) -> dict[str, Any]:
 
 def deleted(name: str, at: float, requested_at: float, grace: int = 30) -> dict[str, Any]:
     """Return a running pod whose deletion was requested at second ``requested_at``."""
-    one = running(name, at)
+    pod_ = running(name, at)
     metadata = {"deletionTimestamp": timestamp(requested_at + grace), "deletionGracePeriodSeconds": grace}
-    return with_value(one, ("metadata",), {**one["metadata"], **metadata})
+    return with_value(pod_, ("metadata",), {**pod_["metadata"], **metadata})
 
 
 GROWING = [slice_("first", 1), slice_("second", 3, workload, replaces="first", at=1)]
@@ -114,7 +114,7 @@ def test_excess_pods_are_those_beyond_the_reserved_count(
     slices: list[dict[str, Any]], pods: list[dict[str, Any]], expected: list[str]
 ) -> None:
     found = find_excess_pods(slices, reversed(pods), NAMES, instant(10))
-    assert [one["metadata"]["name"] for one in found] == expected
+    assert [pod_["metadata"]["name"] for pod_ in found] == expected
 
 
 def test_charged_slice_is_reserved_replacement() -> None:

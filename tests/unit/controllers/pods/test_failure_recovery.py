@@ -54,8 +54,8 @@ def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any)
     }
 
 
-def plan_for(one: dict[str, Any], *, on: dict[str, Any] | None, now: float) -> ActionPlan:
-    return delete_hanging_pod(HangingPodCase(one, on, NAMES, DELAY, instant(now)))
+def plan_for(pod_: dict[str, Any], *, node_: dict[str, Any] | None, now: float) -> ActionPlan:
+    return delete_hanging_pod(HangingPodCase(pod_, node_, NAMES, DELAY, instant(now)))
 
 
 NOTE = "Pod was still terminating 61s after its grace period, and node n is unreachable"
@@ -65,7 +65,7 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
 
 
 @pytest.mark.parametrize(
-    ("one", "on", "now", "expected"),
+    ("pod_", "node_", "now", "expected"),
     [
         (pod(), node(), 61, FORCED),
         (pod(), node(EXECUTED), 61, FORCED),
@@ -92,10 +92,10 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
     ],
 )
 def test_only_opted_in_pods_on_unreachable_nodes_are_force_deleted(
-    one: dict[str, Any], on: dict[str, Any] | None, now: float, expected: list[str]
+    pod_: dict[str, Any], node_: dict[str, Any] | None, now: float, expected: list[str]
 ) -> None:
     found: list[str] = []
-    for action in plan_for(one, on=on, now=now).actions:
+    for action in plan_for(pod_, node_=node_, now=now).actions:
         match action:
             case Patch(steps=(step,)):
                 found.append(step.patch["status"]["phase"])
@@ -109,13 +109,13 @@ def test_only_opted_in_pods_on_unreachable_nodes_are_force_deleted(
 
 
 def test_terminating_pod_is_reconciled_again_when_delay_has_passed() -> None:
-    assert plan_for(pod(), on=node(), now=0).requeue_after == pytest.approx(60)
-    assert plan_for(pod(), on=node(), now=60).requeue_after == pytest.approx(0, abs=1e-6)
-    assert plan_for(pod(), on=node([]), now=0) is NO_ACTIONS
+    assert plan_for(pod(), node_=node(), now=0).requeue_after == pytest.approx(60)
+    assert plan_for(pod(), node_=node(), now=60).requeue_after == pytest.approx(0, abs=1e-6)
+    assert plan_for(pod(), node_=node([]), now=0) is NO_ACTIONS
 
 
 def test_force_deleted_pod_reports_its_failure_and_keeps_other_conditions() -> None:
-    [write, *_] = plan_for(pod(), on=node(), now=61).actions
+    [write, *_] = plan_for(pod(), node_=node(), now=61).actions
     assert isinstance(write, Patch)
     recovery = {
         "type": "AdmitqFailureRecovery",
@@ -143,7 +143,7 @@ def world() -> World:
 
 def served_by(world: World) -> WhenServed:
     table = registry.build_controllers(world.ctx, world.core)
-    [found] = [one for one in table.when_served if one.resource == PLACED_PODS]
+    [found] = [part for part in table.when_served if part.resource == PLACED_PODS]
     return found
 
 
@@ -220,4 +220,4 @@ def test_stores_keep_only_needed_fields_of_nodes_and_pods(world: World) -> None:
 
 def test_placed_pods_are_not_watched_without_force_deletion() -> None:
     table = registry.build_controllers(World().ctx, World().core)
-    assert not any(one.resource == PLACED_PODS for one in table.when_served)
+    assert not any(part.resource == PLACED_PODS for part in table.when_served)

@@ -37,11 +37,11 @@ def test_index_finds_the_pods_that_belong_to_a_workload_and_may_run(
     index = PodIndex(NAMES)
     for page in pages:
         index.add(page)
-    running = [one for page in pages for one in page if may_run(one, NAMES)]
-    expected = [one["metadata"] for one in running if belongs_to(one, of, NAMES)]
-    identified = [{key: one[key] for key in ("name", "namespace", "uid")} for one in expected]
-    found = [one["metadata"] for one in index.of(of)]
-    assert [{key: one[key] for key in ("name", "namespace", "uid")} for one in found] == identified
+    running = [pod_ for page in pages for pod_ in page if may_run(pod_, NAMES)]
+    expected = [pod_["metadata"] for pod_ in running if belongs_to(pod_, of, NAMES)]
+    identified = [{key: pod_[key] for key in ("name", "namespace", "uid")} for pod_ in expected]
+    found = [pod_["metadata"] for pod_ in index.of(of)]
+    assert [{key: pod_[key] for key in ("name", "namespace", "uid")} for pod_ in found] == identified
     assert len(index.pods) == len(running)
 
 
@@ -61,5 +61,5 @@ def test_index_finds_the_pods_that_belong_to_a_workload_and_may_run(
 )
 def test_pod_does_not_belong_to_workload_by_value_of_another_field(metadata: dict[str, Any]) -> None:
     of = workload(metadata={"annotations": {NAMES.workload_slice_name: "chain"}})
-    one = {"metadata": {"name": "p", "creationTimestamp": timestamp(0), **metadata}}
-    assert not belongs_to(one, of, NAMES)
+    pod_ = {"metadata": {"name": "p", "creationTimestamp": timestamp(0), **metadata}}
+    assert not belongs_to(pod_, of, NAMES)

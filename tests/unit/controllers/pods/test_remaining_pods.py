@@ -25,7 +25,7 @@ from tests.unit.controllers.pods.remaining_pods import (
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("pod_", "expected"),
     [
         (pod(), True),
         (pod(status={"phase": "Pending"}), True),
@@ -39,8 +39,8 @@ from tests.unit.controllers.pods.remaining_pods import (
         (pod(spec={"schedulingGates": [{"name": NAMES.admission_gate}]}), False),
     ],
 )
-def test_pod_may_run_until_it_has_ended_unless_it_cannot_start(one: dict[str, Any], expected: bool) -> None:
-    assert may_run(one, NAMES) is expected
+def test_pod_may_run_until_it_has_ended_unless_it_cannot_start(pod_: dict[str, Any], expected: bool) -> None:
+    assert may_run(pod_, NAMES) is expected
 
 
 FOR_FIVE = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 5, "flavors": {}}]}
@@ -114,7 +114,7 @@ def test_excess_pods_of_deleted_job_are_newest_beyond_admitted_count(
     found: list[dict[str, Any]], expected: list[str]
 ) -> None:
     assert [
-        one["metadata"]["name"] for one in find_excess_remaining_pods(admitted(), found, NAMES)
+        pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(admitted(), found, NAMES)
     ] == expected
 
 
@@ -148,7 +148,7 @@ def test_pods_without_podset_share_remaining_count(
     ]
     given = {} if make is workload else {"admission": FOR_BOTH}
     of = make(spec=SEVERAL, **given)
-    assert [one["metadata"]["name"] for one in find_excess_remaining_pods(of, found, NAMES)] == expected
+    assert [pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(of, found, NAMES)] == expected
 
 
 REPLACING_SLICE = slice_of(admitted, "larger", "held", spec=FIVE_PODS, admission=FOR_FIVE)
@@ -170,5 +170,5 @@ def test_excess_pods_of_slices_are_those_beyond_charged_slice(
 ) -> None:
     found = [aged_pod(name, number) for number, name in enumerate("abcdef")]
     assert [
-        one["metadata"]["name"] for one in find_excess_remaining_pods(charged, found, NAMES, slices)
+        pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(charged, found, NAMES, slices)
     ] == expected

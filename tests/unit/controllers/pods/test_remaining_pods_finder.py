@@ -60,7 +60,8 @@ async def test_jobs_deleted_together_share_one_list(world: World, monkeypatch: p
     monkeypatch.setattr(world.client, "list", slow_list)
     found = await asyncio.gather(*(finder.find((orphaned_workload(number),)) for number in range(5)))
     named_pods = [
-        {uid: [pod["metadata"]["name"] for pod in own.listed] for uid, own in one.items()} for one in found
+        {uid: [pod["metadata"]["name"] for pod in own.listed] for uid, own in remaining.items()}
+        for remaining in found
     ]
     assert named_pods == [{}, {"uid-w1": ["p1"]}, {}, {}, {}]
     assert world.calls.count(LIST) == 2
@@ -101,12 +102,14 @@ def reporting_workload(since: float = 0, **parts: Any) -> dict[str, Any]:
 
 def listed_names(found: Mapping[str, RemainingPods]) -> Any:
     """Return the names of the pods that are listed for the Workload, or the empty result."""
-    return found and sorted(one["metadata"]["name"] for one in found["uid-w"].listed)
+    return found and sorted(pod_["metadata"]["name"] for pod_ in found["uid-w"].listed)
 
 
 READ_ONE, READ_TWO = ["get pods/c"], ["get pods/c", "get pods/b"]
 
-REMAINING = {one["metadata"]["name"]: one for one in (aged_pod("a", 1), aged_pod("b", 2), aged_pod("c", 3))}
+REMAINING = {
+    pod_["metadata"]["name"]: pod_ for pod_ in (aged_pod("a", 1), aged_pod("b", 2), aged_pod("c", 3))
+}
 
 HAS_ENDED: dict[str, Any] = {"c": {**REMAINING["c"], "status": {"phase": "Succeeded"}}}
 
@@ -154,9 +157,9 @@ async def test_check_reads_one_pod_and_lists_when_it_has_ended_or_list_is_due(
     add_pods(world, *REMAINING.values())
     assert listed_names(await finder.find((reporting_workload(),))) == ["a", "b", "c"]
     world.client.calls.clear()
-    for name, one in changed.items():
+    for name, pod_ in changed.items():
         del world.client.api["pods", name]
-        add_pods(world, *([one] if one else []))
+        add_pods(world, *([pod_] if pod_ else []))
     now[0] += seconds
     assert listed_names(await finder.find((reporting_workload(),))) == expected
     assert world.calls == calls
@@ -176,9 +179,9 @@ async def test_pod_that_probably_ends_last_is_read(
 ) -> None:
     now, world.now = [1000.0], instant(100)
     finder = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
-    for name, one in REMAINING.items():
+    for name, pod_ in REMAINING.items():
         deleted = {"deletionTimestamp": marks[name]} if name in marks else {}
-        add_pods(world, {**one, "metadata": {**one["metadata"], **deleted}, "spec": {"nodeName": "n"}})
+        add_pods(world, {**pod_, "metadata": {**pod_["metadata"], **deleted}, "spec": {"nodeName": "n"}})
     await finder.find((reporting_workload(),))
     now[0] += 10
     assert await finder.find((reporting_workload(),)) == {"uid-w": STILL_REMAINING}

@@ -132,10 +132,10 @@ async def test_pods_of_deleted_job_that_was_never_admitted_are_deleted(
 
 
 async def test_orphaned_pods_of_slice_without_owner_are_deleted_beyond_its_grant(world: World) -> None:
-    def orphaned(one: dict[str, Any]) -> dict[str, Any]:
-        metadata = {**one["metadata"], **ORPHANED}
+    def orphaned(obj: dict[str, Any]) -> dict[str, Any]:
+        metadata = {**obj["metadata"], **ORPHANED}
         del metadata["ownerReferences"]
-        return {**one, "metadata": metadata}
+        return {**obj, "metadata": metadata}
 
     world.put(KINDS.workloads, orphaned(HELD_SLICE), orphaned(LARGER_SLICE))
     add_pods(

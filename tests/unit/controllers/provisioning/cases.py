@@ -74,7 +74,7 @@ def actions_of(plan: ActionPlan, kind: type[Any]) -> list[Any]:
 
 
 def events_of(plan: ActionPlan) -> list[tuple[str, str, str]]:
-    return [(one.type, one.reason, one.note) for one in actions_of(plan, RecordEvent)]
+    return [(event.type, event.reason, event.note) for event in actions_of(plan, RecordEvent)]
 
 
 def check_after(case: ProvisioningCase) -> tuple[dict[str, Any], list[str]]:
@@ -86,7 +86,7 @@ def check_after(case: ProvisioningCase) -> tuple[dict[str, Any], list[str]]:
             assert step.subresource == "status"
             result = apply_patch(result, {"status": step.patch["status"]})
     [check] = result["status"]["admissionChecks"]
-    return check, [one.note for one in actions_of(plan, RecordEvent)]
+    return check, [event.note for event in actions_of(plan, RecordEvent)]
 
 
 def request_condition(

@@ -152,7 +152,7 @@ def test_check_state_follows_conditions_of_its_request(
 
 
 def test_check_becomes_ready_with_podset_updates_when_nodes_are_provisioned() -> None:
-    wanted = config(
+    config_ = config(
         podSetUpdates={
             "nodeSelector": [
                 {"key": "pool", "valueFromProvisioningClassDetail": "Pool"},
@@ -160,11 +160,11 @@ def test_check_becomes_ready_with_podset_updates_when_nodes_are_provisioned() ->
             ]
         }
     )
-    answered = request(
+    provisioned = request(
         request_condition("Provisioned", message="there"), provisioningClassDetails={"Pool": "p-1"}
     )
     obj = reserved(admissionChecks=[check(retryCount=1)])
-    state, notes = check_after(case(obj, answered, config=wanted))
+    state, notes = check_after(case(obj, provisioned, config=config_))
     assert state == check(
         "Ready",
         message="there",
@@ -195,19 +195,19 @@ def test_check_stays_pending_when_provisioning_detail_is_no_valid_node_selector(
     key: str, value: str, error: str
 ) -> None:
     rule = {"key": key, "valueFromProvisioningClassDetail": "Zone"}
-    wanted = config(podSetUpdates={"nodeSelector": [rule]})
-    answered = request(
+    config_ = config(podSetUpdates={"nodeSelector": [rule]})
+    provisioned = request(
         request_condition("Provisioned", message="there"), provisioningClassDetails={"Zone": value}
     )
     obj = reserved(admissionChecks=[check()])
-    state, notes = check_after(case(obj, answered, config=wanted))
+    state, notes = check_after(case(obj, provisioned, config=config_))
     assert (state["state"], notes) == ("Pending", [])
     assert state["message"].startswith(f"provisioningClassDetails[Zone] cannot be the node selector {key}: ")
     assert error in state["message"]
     assert "podSetUpdates" not in state
     reported = reserved(admissionChecks=[state])
-    assert decide_provisioning(case(reported, answered, config=wanted)).actions == ()
-    corrected, _ = check_after(case(reported, answered, config=config()))
+    assert decide_provisioning(case(reported, provisioned, config=config_)).actions == ()
+    corrected, _ = check_after(case(reported, provisioned, config=config()))
     assert corrected["state"] == "Ready"
 
 
@@ -215,7 +215,7 @@ def test_check_stays_pending_when_provisioning_detail_is_no_valid_node_selector(
 def test_c17_check_without_its_config_deletes_its_requests(state: str) -> None:
     obj = reserved(admissionChecks=[check(state)])
     plan = decide_provisioning(case(obj, request(), request(attempt=2), config=None))
-    assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == [
+    assert [deletion.obj["metadata"]["name"] for deletion in actions_of(plan, Delete)] == [
         request_name("job-j-1", "c", attempt) for attempt in (1, 2)
     ]
     assert decide_provisioning(case(obj, request(metadata=DELETED), config=None)) == decide_provisioning(

@@ -49,10 +49,10 @@ def test_nodes_are_requested_only_for_podsets_that_need_them(
     obj = reserved(
         admissionChecks=[check("Rejected")], admission=assigned(*counts), spec={"podSets": pod_sets}
     )
-    wanted = config(managedResources=managed)
-    assert [one.name for one in requested_pod_sets(obj, wanted, FLAVORS.get)] == requested
+    config_ = config(managedResources=managed)
+    assert [pod_set.name for pod_set in requested_pod_sets(obj, config_, FLAVORS.get)] == requested
     if not requested:
-        state, notes = check_after(case(obj, config=wanted))
+        state, notes = check_after(case(obj, config=config_))
         assert (state["state"], state["message"]) == ("Ready", "the provisioning request is not needed")
         assert "podSetUpdates" not in state
         assert notes == [
@@ -107,10 +107,11 @@ TOLERANT = pod_set("d", container({"cpu": "1"}, image="one"), tolerations=[{"key
 )
 def test_podsets_are_merged_by_configured_policy(policy: str | None, pod_sets: Any, requested: Any) -> None:
     obj = reserved(
-        admission=assigned(*((one["name"], one["count"]) for one in pod_sets)), spec={"podSets": pod_sets}
+        admission=assigned(*((pod_set["name"], pod_set["count"]) for pod_set in pod_sets)),
+        spec={"podSets": pod_sets},
     )
     found = requested_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)
-    assert [(one.name, one.count) for one in found] == requested
+    assert [(pod_set.name, pod_set.count) for pod_set in found] == requested
 
 
 def test_podsets_on_different_flavors_are_not_merged() -> None:
@@ -126,4 +127,4 @@ def test_podset_updates_cover_only_podsets_of_the_request() -> None:
     listed = [{"podTemplateRef": {"name": template_name(NAME, "b")}, "count": 1}]
     listed.append({"podTemplateRef": {"name": "foreign"}, "count": 1})
     updates = pod_set_updates(obj, request(spec={"podSets": listed}), config())
-    assert [(one["name"], "nodeSelector" in one) for one in updates] == [("b", False)]
+    assert [(update["name"], "nodeSelector" in update) for update in updates] == [("b", False)]

@@ -37,8 +37,8 @@ def template(name: str = template_name(NAME, "main"), owner: Any = MINE, **metad
 def test_templates_are_created_before_request_which_then_owns_them() -> None:
     annotations = {f"{NAMES.provisioning_annotation_prefix}size": "big", "other": "x"}
     obj = reserved(admissionChecks=[check()], metadata={"annotations": annotations})
-    wanted = config(parameters={"a": "1"})
-    [created] = decide_provisioning(case(obj, config=wanted)).actions
+    config_ = config(parameters={"a": "1"})
+    [created] = decide_provisioning(case(obj, config=config_)).actions
     assert isinstance(created, Create)
     assert created.resource == POD_TEMPLATES
     owner = {**MINE, "apiVersion": NAMES.api_version}
@@ -48,7 +48,7 @@ def test_templates_are_created_before_request_which_then_owns_them() -> None:
         "labels": {NAMES.managed: "true"},
         "ownerReferences": [owner],
     }
-    plan = decide_provisioning(case(obj, config=wanted, templates=(template(),)))
+    plan = decide_provisioning(case(obj, config=config_, templates=(template(),)))
     [created] = actions_of(plan, Create)
     assert created.resource == PROVISIONING_REQUESTS
     assert created.obj == {
@@ -70,11 +70,11 @@ def test_templates_are_created_before_request_which_then_owns_them() -> None:
         ("Normal", "ProvisioningRequestCreated", f'Created ProvisioningRequest: "{NAME}"'),
     ]
     existing = request(spec={"parameters": {"a": "1", "size": "big"}})
-    [patch] = decide_provisioning(case(obj, existing, config=wanted, templates=(template(),))).actions
+    [patch] = decide_provisioning(case(obj, existing, config=config_, templates=(template(),))).actions
     assert isinstance(patch, Patch)
     [reference] = patch.steps[0].patch["metadata"]["ownerReferences"]
     assert (reference["kind"], reference["uid"]) == ("ProvisioningRequest", f"uid-{NAME}")
-    assert decide_provisioning(case(obj, existing, config=wanted)) == ActionPlan()
+    assert decide_provisioning(case(obj, existing, config=config_)) == ActionPlan()
 
 
 def reset(state: str, since: float) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def reset(state: str, since: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("listed", "asked", "attempt"),
+    ("listed", "request_", "attempt"),
     [
         (check(), None, 1),
         (check(retryCount=2), None, 3),
@@ -98,9 +98,9 @@ def reset(state: str, since: float) -> dict[str, Any]:
     ],
 )
 def test_request_name_counts_attempts_of_check(
-    listed: dict[str, Any], asked: dict[str, Any] | None, attempt: int
+    listed: dict[str, Any], request_: dict[str, Any] | None, attempt: int
 ) -> None:
-    requests = () if asked is None else (asked,)
+    requests = () if request_ is None else (request_,)
     [created] = actions_of(decide_provisioning(case(reserved(admissionChecks=[listed]), *requests)), Create)
     assert created.obj["metadata"]["name"] == f"ppt-job-j-1-c-{attempt}-main"
 
@@ -189,7 +189,7 @@ def test_request_is_deleted_when_workload_needs_no_nodes(
     obj: dict[str, Any], cleans_up: bool, deleted: list[str]
 ) -> None:
     plan = decide_provisioning(case(obj, request(), templates=(template(),), cleans_up=cleans_up))
-    assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == deleted
+    assert [deletion.obj["metadata"]["name"] for deletion in actions_of(plan, Delete)] == deleted
     already_deleted = case(
         obj, request(metadata=DELETED), templates=(template(**DELETED),), cleans_up=cleans_up
     )
@@ -197,7 +197,7 @@ def test_request_is_deleted_when_workload_needs_no_nodes(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "requests", "deleted"),
+    ("config_", "requests", "deleted"),
     [
         (config(), [request(), request(attempt=2)], [request_name("job-j-1", "c", 1)]),
         (config(provisioningClassName="new"), [request()], [NAME]),
@@ -208,14 +208,14 @@ def test_request_is_deleted_when_workload_needs_no_nodes(
     ids=["older", "of-another-class", "of-other-parameters", "not-needed", "of-a-removed-check"],
 )
 def test_only_the_latest_request_in_sync_is_kept(
-    wanted: dict[str, Any], requests: Any, deleted: list[str]
+    config_: dict[str, Any], requests: Any, deleted: list[str]
 ) -> None:
-    plan = decide_provisioning(case(reserved(admissionChecks=[check("Ready")]), *requests, config=wanted))
-    assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == deleted
+    plan = decide_provisioning(case(reserved(admissionChecks=[check("Ready")]), *requests, config=config_))
+    assert [deletion.obj["metadata"]["name"] for deletion in actions_of(plan, Delete)] == deleted
 
 
 def test_request_with_parameter_overridden_by_annotation_is_in_sync() -> None:
     annotations = {f"{NAMES.provisioning_annotation_prefix}a": "mine"}
     obj = reserved(admissionChecks=[check()], metadata={"annotations": annotations})
-    asked = request(spec={"parameters": {"a": "mine", "more": "x"}})
-    assert decide_provisioning(case(obj, asked, config=config(parameters={"a": "1"}))) == ActionPlan()
+    request_ = request(spec={"parameters": {"a": "mine", "more": "x"}})
+    assert decide_provisioning(case(obj, request_, config=config(parameters={"a": "1"}))) == ActionPlan()

@@ -142,7 +142,9 @@ def test_e_flavor_lists_longer_than_status_allows_are_cut() -> None:
     ):
         assert patch is not None
         for name in ("flavorsReservation", "flavorsUsage"):
-            assert [one["name"] for one in patch["status"][name]] == [f"f-{place}" for place in range(64)]
+            assert [flavor["name"] for flavor in patch["status"][name]] == [
+                f"f-{place}" for place in range(64)
+            ]
 
 
 def test_resource_lists_longer_than_status_allows_are_cut() -> None:
@@ -150,7 +152,7 @@ def test_resource_lists_longer_than_status_allows_are_cut() -> None:
     patch = cluster_queue_patch(queue(), READY._replace(flavors_reservation=(many,)), START)
     assert patch is not None
     [flavor] = patch["status"]["flavorsReservation"]
-    assert [one["name"] for one in flavor["resources"]] == [f"r{place}" for place in range(64)]
+    assert [resource["name"] for resource in flavor["resources"]] == [f"r{place}" for place in range(64)]
 
 
 def test_local_queue_reports_past_usage() -> None:
@@ -330,7 +332,7 @@ def test_refused_jobs_are_listed_by_their_local_queue() -> None:
     # The job has another queue now. Its entry is removed from the former queue.
     world.put(JOBS, job_of_queue("a", "other"))
     assert {key: refused.update("batch/job", key, None) for key in queues} == queues
-    assert not any(refused.list_in_queue(one) for one in queues.values() if one)
+    assert not any(refused.list_in_queue(key) for key in queues.values() if key)
 
 
 async def test_local_queue_reports_refused_jobs_until_two_seconds_after_last_one() -> None:
@@ -354,20 +356,20 @@ async def test_local_queue_reports_refused_jobs_until_two_seconds_after_last_one
         requeue_after = await controller.reconcile(queue)
         return requeue_after, condition_of(world.get(KINDS.local_queues, "lq"), "JobsRefused")
 
-    one = ("True", "Quarantined", "1 job is left alone until changed. Job b: no b")
-    assert await report("b") == (None, one)
-    both = ("True", "Quarantined", "2 jobs are left alone until changed. Job a: no a")
-    assert await report("a", "b") == (None, both)
-    assert await report("b") == (None, one)
-    assert await report() == (2.0, one)
+    one_job = ("True", "Quarantined", "1 job is left alone until changed. Job b: no b")
+    assert await report("b") == (None, one_job)
+    two_jobs = ("True", "Quarantined", "2 jobs are left alone until changed. Job a: no a")
+    assert await report("a", "b") == (None, two_jobs)
+    assert await report("b") == (None, one_job)
+    assert await report() == (2.0, one_job)
     # Other changes of the status are written at once, and do not extend the delay.
     world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL_QUEUE_STATUS._replace(pending=7)
-    assert await report(seconds=1.75) == (0.25, one)
+    assert await report(seconds=1.75) == (0.25, one_job)
     assert world.get(KINDS.local_queues, "lq")["status"]["pendingWorkloads"] == 7
-    assert await report(seconds=0.5) == (0.5, one)
+    assert await report(seconds=0.5) == (0.5, one_job)
     assert await report(seconds=0.5) == (None, None)
     # After a restart, the controller does not know the refused jobs yet.
-    assert await report("b") == (None, one)
+    assert await report("b") == (None, one_job)
     restarted = LocalQueueController(world.ctx, world.core, refused_jobs(world))
     assert await restarted.reconcile(queue) == 2.0
 

@@ -111,7 +111,7 @@ def plan_for(
 ) -> ActionPlan:
     """Return the plan for these Workloads of the object; ``others`` do not name it in annotations."""
     assert kind.serving is not None
-    by_name = {one["metadata"]["name"]: one for one in (*workloads, *others)}
+    by_name = {obj["metadata"]["name"]: obj for obj in (*workloads, *others)}
     lookups = Lookups(
         flavor=lambda _: None,
         workload_priority_class=(classes or {}).get,
@@ -136,7 +136,7 @@ def plan_for(
 
 
 def only_patch(plan: ActionPlan) -> Any:
-    (action,) = (one for one in plan.actions if not isinstance(one, RecordMetric))
+    (action,) = (action for action in plan.actions if not isinstance(action, RecordMetric))
     assert isinstance(action, Patch)
     return action.steps[0].patch
 

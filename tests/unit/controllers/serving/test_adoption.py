@@ -70,7 +70,7 @@ def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted
     existing: dict[str, Any],
 ) -> None:
     plan = plan_for(stateful_set(), existing)
-    [created] = [one.obj for one in plan.actions if isinstance(one, Create)]
+    [created] = [action.obj for action in plan.actions if isinstance(action, Create)]
     assert created["metadata"]["name"] == NAME
 
 
@@ -103,11 +103,11 @@ def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
 ) -> None:
     existing = with_podset(older_workload(OF_POD), **changes)
     plan = plan_for(stateful_set(), *([existing] if has_annotation else []), pods=[pod()], others=[existing])
-    [refusal, event] = [one for one in plan.actions if isinstance(one, RecordEvent)]
+    [refusal, event] = [action for action in plan.actions if isinstance(action, RecordEvent)]
     note = f"Workload {existing['metadata']['name']} {NOT_ADOPTED}"
     assert (refusal.reason, refusal.note) == ("ErrWorkloadCompose", note)
     assert event.reason == "CreatedWorkload"
-    [created] = [one for one in plan.actions if not isinstance(one, RecordEvent)]
+    [created] = [action for action in plan.actions if not isinstance(action, RecordEvent)]
     assert isinstance(created, Create)
     assert created.obj["metadata"]["name"] == NAME
 
@@ -167,9 +167,11 @@ def test_e_stateful_set_is_reconciled_when_its_workload_loses_its_annotations() 
     world = World(SERVING)
     assert STATEFUL_SET.serving is not None
     [watch] = (
-        one
-        for one in ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving).when_served().spec.watches
-        if one.resource == KINDS.workloads
+        watch
+        for watch in ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving)
+        .when_served()
+        .spec.watches
+        if watch.resource == KINDS.workloads
     )
     created = of_set(workload(), job)
     without_annotations = with_value(created, ("metadata", "annotations"), {})

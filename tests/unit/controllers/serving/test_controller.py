@@ -79,7 +79,7 @@ def test_stores_of_all_job_kinds_are_indexed_by_owner() -> None:
     """A changed admission enqueues the children of jobs of every kind through this index."""
     world = World(settings_with(integrations=load_integrations()))
     table = registry.build_controllers(world.ctx, world.core)
-    kinds = {resource_of(one) for one in load_integrations()}
-    stores = {one.resource: one.indexes for one in table.when_served if one.resource in kinds}
+    kinds = {resource_of(integration) for integration in load_integrations()}
+    stores = {part.resource: part.indexes for part in table.when_served if part.resource in kinds}
     assert {PODS, STATEFUL_SETS} < stores.keys()
     assert [resource for resource, indexes in stores.items() if BY_OWNER not in indexes] == []

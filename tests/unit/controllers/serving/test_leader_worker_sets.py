@@ -73,7 +73,7 @@ def test_pods_of_leader_worker_set_are_marked_with_group_and_role() -> None:
 )
 def test_workload_of_removed_group_is_deleted_or_released(state: Any, actions: Any) -> None:
     plan = plan_for(lws(1), of_group(0), of_group(1, **state), kind=LEADER_WORKER_SET)
-    assert [type(one) for one in plan.actions] == actions
+    assert [type(action) for action in plan.actions] == actions
 
 
 @pytest.mark.parametrize(

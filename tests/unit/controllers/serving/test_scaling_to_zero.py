@@ -14,7 +14,7 @@ ON_HOLD = condition("QuotaReserved", False, "OnHold", "StatefulSet scaled to zer
 def test_stateful_set_scaled_to_zero_releases_quota_and_is_queued_when_scaled_up() -> None:
     empty, job = stateful_set(0), stateful_set()
     status = only_patch(plan_for(empty, of_set(reserved(), empty)))["status"]
-    quota = next(one for one in status["conditions"] if one["type"] == "QuotaReserved")
+    quota = next(item for item in status["conditions"] if item["type"] == "QuotaReserved")
     assert (quota["status"], quota["reason"], quota["message"]) == (
         "False",
         "OnHold",
@@ -35,14 +35,16 @@ def test_finished_workload_of_a_stateful_set_is_deleted_when_it_is_scaled_to_zer
     job = stateful_set(replicas)
     finished = of_set(workload(condition("Finished", True, "Failed", "by another program")), job)
     actions = plan_for(job, finished, pods=pods).actions
-    assert [type(one) for one in actions if not isinstance(one, Patch)] == ([Delete] if deleted else [])
+    assert [type(action) for action in actions if not isinstance(action, Patch)] == (
+        [Delete] if deleted else []
+    )
 
 
 def test_stateful_set_scaled_to_zero_keeps_quota_while_its_pods_run() -> None:
     empty = stateful_set(0)
     stored = of_set(reserved(), empty)
     plan = plan_for(empty, stored, pods=[pod(held=False)])
-    assert [one for one in plan.actions if getattr(one, "obj", {}).get("kind") == "Workload"] == []
+    assert [action for action in plan.actions if getattr(action, "obj", {}).get("kind") == "Workload"] == []
     ended = {**pod(held=False), "status": {"phase": "Succeeded"}}
     assert only_patch(plan_for(empty, stored, pods=[ended]))["status"]["admission"] is None
 

@@ -75,16 +75,16 @@ class ServingPlace(histories.Place):
         composition = POD.composition
         assert composition is not None
         mine = [
-            one
-            for one in self.objects.values()
-            if composition.is_member(one, NAMES) and self._job_of(one) == self.current_job
+            obj
+            for obj in self.objects.values()
+            if composition.is_member(obj, NAMES) and self._job_of(obj) == self.current_job
         ]
         return composition.compose(mine, NAMES, CompositionOptions(instant(self.seconds))) if mine else None
 
-    def _job_of(self, one: dict[str, Any]) -> str:
+    def _job_of(self, obj: dict[str, Any]) -> str:
         assert POD.composition is not None
-        group = POD.composition.get_group(one, NAMES)
-        return f"group {group}" if group else f"pod {one['metadata']['name']}"
+        group = POD.composition.get_group(obj, NAMES)
+        return f"group {group}" if group else f"pod {obj['metadata']['name']}"
 
     def case(self) -> JobCase:
         case = super().case()
@@ -97,7 +97,7 @@ class ServingPlace(histories.Place):
             )
             return replace(case, workloads=() if found is None else (found,))
         return replace(
-            case, workloads=tuple(one for one in case.workloads if is_controlled_by(one, case.objects[0]))
+            case, workloads=tuple(obj for obj in case.workloads if is_controlled_by(obj, case.objects[0]))
         )
 
     def decisions(self) -> Iterator[ActionPlan]:
@@ -117,7 +117,7 @@ class ServingPlace(histories.Place):
                 lookups=self.lookups(),
             )
         )
-        for job in sorted({self._job_of(one) for one in self.objects.values()}):
+        for job in sorted({self._job_of(obj) for obj in self.objects.values()}):
             self.current_job = job
             yield decide_job(self.case())
         for name in list(self.workloads):
@@ -159,8 +159,8 @@ def pod_is_created(place: ServingPlace, _random: Random) -> None:
     """Create the next missing pod, as the webhook mutates it."""
     serving_object = place.serving_object()
     for index in range(place.wanted_pods()):
-        one = place.serves.pod(index)
-        metadata = one["metadata"]
+        obj = place.serves.pod(index)
+        metadata = obj["metadata"]
         if serving_object is not None and metadata["name"] not in place.objects:
             owner = {**metadata["ownerReferences"][0], "uid": serving_object["metadata"]["uid"]}
             given = {
@@ -170,7 +170,7 @@ def pod_is_created(place: ServingPlace, _random: Random) -> None:
             }
             place.store(
                 place.objects,
-                POD.webhook.mutate({**one, "metadata": {**metadata, **given}}, RuleContext(NAMES)),
+                POD.webhook.mutate({**obj, "metadata": {**metadata, **given}}, RuleContext(NAMES)),
             )
             return
 
@@ -188,9 +188,9 @@ def pod_is_deleted(place: ServingPlace, random: Random) -> None:
 def kubelet_reports_pods(place: ServingPlace, random: Random) -> None:
     """Change the status of one or all ungated pods."""
     status = random.choice(STATUSES)
-    for one in [*place.objects.values()][: random.choice([1, None])]:
-        if not has_gate(one, NAMES.admission_gate):
-            place.store(place.objects, with_value(one, ("status",), status))
+    for obj in [*place.objects.values()][: random.choice([1, None])]:
+        if not has_gate(obj, NAMES.admission_gate):
+            place.store(place.objects, with_value(obj, ("status",), status))
 
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -226,23 +226,23 @@ EVENTS: list[Event] = [
 
 def find_violations(place: ServingPlace) -> Iterator[str]:
     """Return the violations of the final state, once no controller writes anything."""
-    runs = any(not has_ended(one) for one in place.objects.values())
-    for name, one in place.workloads.items():
-        if "deletionTimestamp" in one["metadata"] and not runs:
+    runs = any(not has_ended(obj) for obj in place.objects.values())
+    for name, obj in place.workloads.items():
+        if "deletionTimestamp" in obj["metadata"] and not runs:
             yield f"{name} is deleted and keeps its finalizer without pods"
-        if not is_reserved(one) or is_condition_true(one, ConditionType.FINISHED):
+        if not is_reserved(obj) or is_condition_true(obj, ConditionType.FINISHED):
             continue
-        if is_condition_true(one, ConditionType.EVICTED) and not runs:
+        if is_condition_true(obj, ConditionType.EVICTED) and not runs:
             yield f"{name} is evicted and keeps its quota without pods"
-        is_active = value_at(one, ("spec", "active"), True) is not False
+        is_active = value_at(obj, ("spec", "active"), True) is not False
         if place.serving_object() is not None and not place.wanted_pods() and is_active and not runs:
             yield f"{name} keeps its quota without replicas"
-    for one in place.objects.values():
-        group = value_at(one, ("metadata", "labels", NAMES.pod_group_name))
-        if group and has_gate(one, NAMES.admission_gate) and "deletionTimestamp" not in one["metadata"]:
+    for obj in place.objects.values():
+        group = value_at(obj, ("metadata", "labels", NAMES.pod_group_name))
+        if group and has_gate(obj, NAMES.admission_gate) and "deletionTimestamp" not in obj["metadata"]:
             workload = place.workloads.get(group)
             if workload is not None and histories.may_run(workload) and place.flavor is not None:
-                yield f"{one['metadata']['name']} is admitted and gated"
+                yield f"{obj['metadata']['name']} is admitted and gated"
 
 
 @pytest.mark.parametrize("kind", [STATEFUL, LEADER_WORKER], ids=lambda kind: kind.integration.framework)

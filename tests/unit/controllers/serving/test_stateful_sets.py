@@ -137,7 +137,7 @@ def test_workload_named_by_uid_is_preferred_to_one_named_without() -> None:
     job = stateful_set()
     other = without_uid(job)
     plan = plan_for(job, of_set(workload(), job), other, pods=[pod()])
-    assert [one.obj for one in plan.actions if isinstance(one, Delete)] == [other]
+    assert [action.obj for action in plan.actions if isinstance(action, Delete)] == [other]
     [mark] = [action for action in plan.actions if isinstance(action, Patch)]
     assert mark.steps[0].patch["metadata"]["annotations"][NAMES.prebuilt_workload_name] == NAME
 
@@ -168,8 +168,8 @@ def test_pods_of_old_revision_are_ungated_during_rollout(
     job = stateful_set(status=known, generation=2)
     job["spec"]["updateStrategy"] = {"rollingUpdate": {"partition": partition}}
     job["spec"]["ordinals"] = {"start": start}
-    one = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": str(start)})
-    write, *counts = plan_for(job, of_set(workload(), job), pods=[one]).actions
+    pod_ = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": str(start)})
+    write, *counts = plan_for(job, of_set(workload(), job), pods=[pod_]).actions
     assert isinstance(write, Patch)
     gates = {"spec": {"schedulingGates": [{"name": "example.com/own"}]}}
     assert (write.steps[0].patch == gates) is is_ungated
@@ -236,8 +236,8 @@ def test_evicted_workload_of_stateful_set_releases_quota_when_no_pod_runs() -> N
     plan = plan_for(job, existing)
     assert only_patch(plan)["status"]["admission"] is None
     assert all(
-        isinstance(one, Patch) and one.resource.kind == "Pod"
-        for one in plan_for(job, existing, pods=[pod(held=False)]).actions
+        isinstance(action, Patch) and action.resource.kind == "Pod"
+        for action in plan_for(job, existing, pods=[pod(held=False)]).actions
     )
 
 
@@ -251,7 +251,7 @@ def test_workload_of_deleted_stateful_set_is_finished_or_released() -> None:
     assert isinstance(freed, RemoveFinalizer)
     former = of_set(workload(), stateful_set(uid="uid-before"))
     actions = plan_for(job, former, settings=settings_with(finish_orphaned=False)).actions
-    assert [type(one) for one in actions] == [RemoveFinalizer]
+    assert [type(action) for action in actions] == [RemoveFinalizer]
 
 
 @pytest.mark.parametrize(("pods", "is_released"), [([], True), ([pod(held=False)], False)])
@@ -261,4 +261,4 @@ def test_deleted_workload_of_stateful_set_is_released_when_its_pods_have_ended(
     job = stateful_set()
     existing = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
     actions = plan_for(job, existing, pods=pods).actions
-    assert [type(one) for one in actions] == ([RemoveFinalizer] if is_released else [])
+    assert [type(action) for action in actions] == ([RemoveFinalizer] if is_released else [])

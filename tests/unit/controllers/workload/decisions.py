@@ -37,7 +37,11 @@ def apply_plan(obj: dict[str, Any], plan: ActionPlan) -> dict[str, Any]:
 
 
 def events_of(plan: ActionPlan) -> list[tuple[str, str, str]]:
-    return [(one.type, one.reason, one.note) for one in plan.actions if isinstance(one, RecordEvent)]
+    return [
+        (action.type, action.reason, action.note)
+        for action in plan.actions
+        if isinstance(action, RecordEvent)
+    ]
 
 
 def settle(obj: dict[str, Any], now: float = 0, **inputs: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def test_pending_workload_lists_only_checks_of_all_flavors() -> None:
 def test_check_that_names_every_flavor_is_listed_for_pending_workload() -> None:
     queue = cluster_queue(checks=[{"name": "c", "onFlavors": ["o", "spot"]}], flavors=["spot", "o"])
     obj = apply_plan(workload(), plan_for(workload(), cluster_queue=queue))
-    assert [one["name"] for one in obj["status"]["admissionChecks"]] == ["c"]
+    assert [item["name"] for item in obj["status"]["admissionChecks"]] == ["c"]
 
 
 def test_reserved_workload_lists_checks_of_its_flavors_sorted_by_name() -> None:
@@ -80,7 +80,7 @@ def test_maximum_number_of_checks_equals_limit_of_workload_status() -> None:
 
 def test_pending_workload_keeps_its_checks_while_too_many_checks_apply() -> None:
     obj = settle(workload(), cluster_queue=cluster_queue(checks=NINE[:8]))
-    assert [one["name"] for one in obj["status"]["admissionChecks"]] == [one["name"] for one in NINE[:8]]
+    assert [item["name"] for item in obj["status"]["admissionChecks"]] == [item["name"] for item in NINE[:8]]
     assert plan_for(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
 
 
@@ -89,7 +89,7 @@ def test_pending_workload_keeps_its_checks_while_too_many_checks_apply() -> None
     [
         (cluster_queue(checks=NINE), "every flavor"),
         (
-            cluster_queue(checks=[{**one, "onFlavors": ["f"]} for one in NINE], flavors=["f", "g"]),
+            cluster_queue(checks=[{**item, "onFlavors": ["f"]} for item in NINE], flavors=["f", "g"]),
             "flavors f",
         ),
     ],
@@ -125,7 +125,7 @@ def test_workload_with_too_many_checks_is_unchanged_while_its_job_runs_or_stops(
 def test_retried_checks_of_flavors_are_listed_up_to_maximum() -> None:
     retried = [check(name, "Pending", retryCount=1) for name in ("c7", "c8")]
     queue = cluster_queue(
-        checks=[*NINE[:7], *({**one, "onFlavors": ["f"]} for one in NINE[7:])], flavors=["f", "g"]
+        checks=[*NINE[:7], *({**item, "onFlavors": ["f"]} for item in NINE[7:])], flavors=["f", "g"]
     )
     obj = settle(workload(admissionChecks=retried), cluster_queue=queue)
     listed = obj["status"]["admissionChecks"]
@@ -196,7 +196,7 @@ def test_backoff_is_longest_delay_of_retried_checks(fields_of_checks: Any, reque
     checks = [check(name, "Retry", **fields) for name, fields in zip("ab", fields_of_checks, strict=True)]
     obj = settle(reserved(admissionChecks=checks), now=30, cluster_queue=queue)
     assert obj["status"].get("requeueState") == (requeue_at and {"requeueAt": requeue_at})
-    assert [one["retryCount"] for one in obj["status"]["admissionChecks"]] == [1, 1]
+    assert [item["retryCount"] for item in obj["status"]["admissionChecks"]] == [1, 1]
 
 
 def test_longer_backoff_of_earlier_eviction_is_kept() -> None:

@@ -98,7 +98,7 @@ def test_slice_with_quota_finishes_slice_that_it_replaces(make: Callable[..., di
         "due to workload slice aggregation"
     )
     assert events_of(plan) == [("Normal", "WorkloadSliceReplaced", message)]
-    [patch] = [one for one in plan.actions if isinstance(one, Patch)]
+    [patch] = [action for action in plan.actions if isinstance(action, Patch)]
     assert patch.obj == original
     assert condition_of(apply_plan(original, plan), "Finished") == ("True", "WorkloadSliceReplaced", message)
 

@@ -81,7 +81,7 @@ def test_unadmitted_reservation_is_released_when_queue_is_stopped_or_missing(
     assert condition_of(released, "QuotaReserved") == ("False", reason, message)
     assert condition_of(released, "Admitted")[1] == "NoReservation"
     assert "admission" not in released["status"]
-    types = {one["type"] for one in released["status"]["conditions"]}
+    types = {item["type"] for item in released["status"]["conditions"]}
     assert not types & {"Requeued", "Evicted"}, "no workload was evicted"
 
 

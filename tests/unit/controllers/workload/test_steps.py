@@ -81,7 +81,7 @@ def test_only_first_of_several_eviction_causes_is_reported(
 ) -> None:
     """The pods-ready timeout and the execution time are exceeded, too."""
     checks = [check(name, state) for name, state in zip("ab", states, strict=False)]
-    rules = [{"name": one["name"]} for one in checks]
+    rules = [{"name": item["name"]} for item in checks]
     inputs = {
         "cluster_queue": cluster_queue("HoldAndDrain" if draining else "None", rules),
         "local_queue": local_queue("HoldAndDrain" if draining > 1 else "None"),
