@@ -1,8 +1,8 @@
 """The unit tests of the core and the scenarios reach every line and branch of the core.
 
 They run once more, in one process and in a fixed order. Tests with drawn inputs (Hypothesis, seeds) do not
-count, because their names do not state what they reach. Two kinds of scenarios are left out, because they are
-slow and reach nothing else: those with restarts, and the one with a thousand workloads.
+count, because their names do not state what they reach. Scenarios with restarts before every step are left out:
+they are slow and reach nothing else.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from coverage import Coverage
 REPOSITORY = Path(__file__).resolve().parents[2]
 SETTINGS = REPOSITORY / "pyproject.toml"
 TESTS = ("tests/unit/core", "tests/scenarios")
-EXCLUDED = ("-m", "not hypothesis and not drawn", "-k", "not restarts_and_repeated and not thousand")
+EXCLUDED = ("-m", "not hypothesis and not drawn", "-k", "not restarts_and_repeated")
 PLUGINS_OFF = (
     "--noconftest",
     *(word for name in ("cacheprovider", "randomly", "xdist") for word in ("-p", f"no:{name}")),
