@@ -45,7 +45,7 @@ class Story:
     preempted: list[Preempt] = field(default_factory=list[Preempt])
     unwritten: list[ReserveQuota | Preempt] = field(default_factory=list["ReserveQuota | Preempt"])
     instructions: list[Instruction] = field(default_factory=list[Instruction])
-    """All instructions since the last expectation; so are ``decided`` and ``preempted``."""
+    """All instructions since the last expectation. ``decided`` and ``preempted`` begin there, too."""
     considered: dict[ObjectKey, str] = field(default_factory=dict[ObjectKey, str])
     submitted: int = 0
 
@@ -144,7 +144,7 @@ class Story:
             self.write(None)
 
     def _take_unwritten(self, keys: Container[ObjectKey]) -> list[ReserveQuota | Preempt]:
-        """Remove and return the unwritten decisions over these workloads, in order."""
+        """Remove and return the unwritten decisions for these workloads, in order."""
         decisions = [decision for decision in self.unwritten if decision.key in keys]
         self.unwritten = [decision for decision in self.unwritten if decision.key not in keys]
         return decisions

@@ -1,8 +1,8 @@
 """The unit tests of the core and the scenarios reach every line and branch of the core.
 
 They run once more, in one process and in a fixed order. Tests with drawn inputs (Hypothesis, seeds) do not
-count, because their names do not state what they reach. Scenarios with restarts before every step are left out:
-they are slow and reach nothing else.
+count, because their names do not state what they reach. Scenarios with restarts before every step are left
+out: they are slow and reach nothing else.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""The manager recovers from a failure of the core: it quarantines the failing object and decides on."""
+"""The manager recovers from a failure of the core: it quarantines the failing object and continues."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable

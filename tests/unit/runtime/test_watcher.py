@@ -19,7 +19,7 @@ QUICK = WatchTiming(backoff_first=0.001, backoff_most=0.002)
 
 
 class FakeClient:
-    """Lists a resource a limited number of times, then answers that it is not served. So does each watch."""
+    """Lists a resource a limited number of times, then answers that it is not served, as each watch does."""
 
     def __init__(self, listings: int) -> None:
         self.listings = listings

@@ -310,7 +310,7 @@ def test_different_decision_is_reported_once_and_explained(case: Case) -> None:
     assert fields["explanation"] == case.explanation
 
 
-# --- one difference does not bring others ---------------------------------------------------------------
+# --- decisions that follow from a reported difference -----------------------------------------------------
 
 
 def test_decisions_that_follow_from_reported_difference_are_not_reported() -> None:
@@ -355,7 +355,7 @@ def test_changed_workload_is_reported_again() -> None:
     assert reported(cluster) == [("w", "waiting")] * 2
 
 
-# --- a race is no difference ----------------------------------------------------------------------------
+# --- races are not reported -----------------------------------------------------------------------------
 
 
 def test_workload_within_leeway_may_be_unknown_to_manager() -> None:
