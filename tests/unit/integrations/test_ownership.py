@@ -233,9 +233,9 @@ def test_owner_is_read_again_before_child_counts_as_forged(current: Any, ancesto
 
     async def read_again(owner: Owner) -> Any:
         read.append(owner.name)
-        owner = an_object("b", queue="q")
-        owner["metadata"]["annotations"] = {"is": "current"} if current == "created" else {}
-        return owner if current else None
+        current_owner = an_object("b", queue="q")
+        current_owner["metadata"]["annotations"] = {"is": "current"} if current == "created" else {}
+        return current_owner if current else None
 
     kind = replace(NESTING, ownership=replace(NESTING.ownership, compare_child=differs))
     obj, owner = an_object("a", owner="b"), an_object("b", queue="q")

@@ -447,7 +447,7 @@ async def test_elastic_rayjob_pods_are_gated_by_mutation_of_its_cluster() -> Non
     job = ray(RAY_JOB, cluster(), ELASTIC)
     assert RAY_JOB.webhook.mutate(job, RULES) == job
     reference = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "uid": "u", "controller": True}
-    lookups = FakeLookups(owners={"r": with_value(job, ("metadata", "uid"), "u")})
+    lookups = FakeLookups(objects={"r": with_value(job, ("metadata", "uid"), "u")})
     # The operator copies labels and annotations of the job.
     child = {**ray(RAY_CLUSTER, cluster(), ELASTIC), "apiVersion": "ray.io/v1", "kind": "RayCluster"}
     child = with_value(child, ("metadata", "name"), "r-x7k2p")

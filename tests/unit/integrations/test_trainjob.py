@@ -329,7 +329,7 @@ async def test_trainjob_of_queued_owner_gets_own_runtime_patch_and_is_not_suspen
     settings = policy(
         integrations=(TRAIN_JOB,), external_frameworks=(OwnerKind("example.com", "v1", "Group"),)
     )
-    lookups = FakeLookups(owners={"g": owner})
+    lookups = FakeLookups(objects={"g": owner})
     changed = await mutate_job(given, "team", TRAIN_JOB, settings, lookups, None, OPERATOR)
     assert changed["spec"] == {**given["spec"], "runtimePatches": [{"manager": MANAGER}]}
 

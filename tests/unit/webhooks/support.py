@@ -34,7 +34,7 @@ class FakeLookups:
     local_queues: set[tuple[str, str]] = field(default_factory=set)
     priority_classes: set[str] = field(default_factory=set)
     namespaces: dict[str, dict[str, str]] = field(default_factory=lambda: {"team": {}, "other": {}})
-    owners: dict[str, dict[str, Any]] = field(default_factory=dict)
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     controllers: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     unavailable: bool = False
     object_requests: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class FakeLookups:
         if self.unavailable:
             raise LookupFailed("the API server does not answer")
         self.object_requests.append(f"{group}/{version} {kind} {namespace}/{name}")
-        return self.owners.get(f"{kind}/{name}", self.owners.get(name))
+        return self.objects.get(f"{kind}/{name}", self.objects.get(name))
 
     async def is_allowed(self, user: User, access: Access) -> bool:
         if self.unavailable:

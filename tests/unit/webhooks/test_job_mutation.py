@@ -148,7 +148,7 @@ async def test_unmanaged_job_gets_no_default_priority_class(options: dict[str, A
 
 @pytest.mark.parametrize(("kind", "has_class"), [("Group", False), ("Unknown", True)])
 async def test_owner_is_not_read_for_default_priority_class(kind: str, has_class: bool) -> None:
-    lookups = FakeLookups(priority_classes={"default"}, owners={"group": a_group(queue="")})
+    lookups = FakeLookups(priority_classes={"default"}, objects={"group": a_group(queue="")})
     job = a_job(owner=owned_by("group", kind=kind))
     answer = await mutate_job(job, lookups=lookups, external_frameworks=(GROUP_KIND,))
     assert (answer.patch is not None) is has_class

@@ -15,7 +15,7 @@ from tests.unit.webhooks.support import (
 
 async def mutate_with_owners(job: dict[str, Any], **owners: Any) -> Any:
     return await mutate_job(
-        job, lookups=FakeLookups(owners=owners), external_frameworks=(GROUP_KIND,), request=BY_OPERATOR
+        job, lookups=FakeLookups(objects=owners), external_frameworks=(GROUP_KIND,), request=BY_OPERATOR
     )
 
 
@@ -25,7 +25,7 @@ async def test_child_of_queued_owner_is_not_suspended() -> None:
 
 
 async def test_child_of_queued_owner_gets_no_default_queue() -> None:
-    lookups = FakeLookups(**DEFAULTS, owners={"group": a_group()})
+    lookups = FakeLookups(**DEFAULTS, objects={"group": a_group()})
     job = a_job(owner=owned_by("group"))
     answer = await mutate_job(job, lookups=lookups, external_frameworks=(GROUP_KIND,), request=BY_OPERATOR)
     assert answer.patch is None
@@ -55,7 +55,7 @@ async def test_job_with_ineffective_owner_reference_is_suspended(
 async def test_owner_is_read_from_namespace_of_request() -> None:
     job = managed(owner=owned_by("group"))
     job["metadata"]["namespace"] = "other"
-    lookups = FakeLookups(owners={"group": a_group()})
+    lookups = FakeLookups(objects={"group": a_group()})
     await mutate_job(job, lookups=lookups, external_frameworks=(GROUP_KIND,))
     assert lookups.object_requests == ["batch.example.com/v1 Group team/group"]
 
@@ -74,7 +74,7 @@ async def test_job_with_cyclic_owners_is_rejected() -> None:
 
 
 async def test_owner_is_read_only_if_job_would_be_suspended() -> None:
-    lookups = FakeLookups(owners={})
+    lookups = FakeLookups(objects={})
     answer = await mutate_job(
         a_job(owner=owned_by("group")), lookups=lookups, external_frameworks=(GROUP_KIND,)
     )

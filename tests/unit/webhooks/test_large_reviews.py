@@ -112,7 +112,7 @@ async def test_child_answers_large_reviews_like_the_server_process() -> None:
     }
     parent = a_job(labels={QUEUE: "q"}, suspend=False)
     parent["metadata"] |= {"name": "parent", "uid": "parent-uid"}
-    lookups = FakeLookups(owners={"parent": parent}, plurals={"Job": "jobs"})
+    lookups = FakeLookups(objects={"parent": parent}, plurals={"Job": "jobs"})
     enabled, known = load_enabled_and_all_kinds(CONFIGURATION, GATES)
     observed_locally: Observed = []
     local_handlers = review_handlers(

@@ -265,7 +265,7 @@ def job_pod(
 )
 async def test_selector_labels_of_job_pod_cannot_be_changed(new: Any, field: str) -> None:
     selector = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["y"]}]}
-    lookups = FakeLookups(owners={"o": {"spec": {"selector": selector}}})
+    lookups = FakeLookups(objects={"o": {"spec": {"selector": selector}}})
     answer = await change(job_pod(), new, lookups=lookups, **ONLY_MARKS)
     assert answer.message == rejection_message(f"metadata.labels[{field}]")
 
@@ -288,7 +288,7 @@ async def test_controller_reference_of_job_pod_cannot_be_removed(owner: Any) -> 
     ids=["label of the user removed", "label of the user added", "adopted", "ended", "job not admitted"],
 )
 async def test_job_pod_change_that_keeps_pod_with_its_job_is_accepted(old: Any, new: Any) -> None:
-    lookups = FakeLookups(owners={"o": {"spec": {"selector": {"matchLabels": {"tier": "y"}}}}})
+    lookups = FakeLookups(objects={"o": {"spec": {"selector": {"matchLabels": {"tier": "y"}}}}})
     assert (await change(old, new, lookups=lookups, **ONLY_MARKS)).allowed
     assert lookups.accesses == []
 

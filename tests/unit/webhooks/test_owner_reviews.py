@@ -72,7 +72,7 @@ async def send_review(
         ("job-controller", "update jobs.batch/status", "team"),
         ("admin", f"update workloads.{NAMES.group}/status", "team"),
     }
-    known = FakeLookups(owners=OWNERS, permitted=permitted, plurals={"JobSet": "jobsets", "Job": "jobs"})
+    known = FakeLookups(objects=OWNERS, permitted=permitted, plurals={"JobSet": "jobsets", "Job": "jobs"})
     return await call_webhook(
         path,
         obj,
@@ -122,7 +122,7 @@ async def test_reference_to_other_kind_or_unqueued_owner_is_kept() -> None:
     other = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "r", "uid": "uid-r"}
     answer = await send_review("mutate", "Job", controlled("Job", other))
     assert answer.after["metadata"]["ownerReferences"] == [{**other, "controller": True}]
-    lookups = FakeLookups(owners={"set": a_job_set(queue="")})
+    lookups = FakeLookups(objects={"set": a_job_set(queue="")})
     answer = await send_review("mutate", "Job", controlled("Job", JOB_SET_OWNER), lookups=lookups)
     assert answer.after["metadata"]["ownerReferences"] == [{**JOB_SET_OWNER, "controller": True}]
     assert lookups.accesses == []
@@ -156,7 +156,7 @@ async def test_create_fails_while_access_of_user_is_unknown() -> None:
             self.unavailable = True
             return await super().is_allowed(user, access)
 
-    lookups = WithoutAccessReviews(owners=OWNERS, plurals={"JobSet": "jobsets"})
+    lookups = WithoutAccessReviews(objects=OWNERS, plurals={"JobSet": "jobsets"})
     answer = await send_review("mutate", "Job", controlled("Job", JOB_SET_OWNER), lookups=lookups)
     assert answer.response["status"]["code"] == 503
 

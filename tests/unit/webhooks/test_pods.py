@@ -217,7 +217,7 @@ async def test_pod_with_queue_is_gated_unless_it_follows_a_queued_owner(
     chain = [pod, *owners]
     linked = [owned(child, owner) for child, owner in pairwise(chain)]
     stored = {f"{owner['kind']}/{owner['metadata']['name']}": owner for owner in (*linked[1:], chain[-1])}
-    changed = await mutate(linked[0], FakeLookups(owners=stored), integrations=BUILT_IN_KINDS)
+    changed = await mutate(linked[0], FakeLookups(objects=stored), integrations=BUILT_IN_KINDS)
     assert (changed is not linked[0]) is is_gated
 
 
@@ -235,7 +235,7 @@ async def test_spark_pod_that_requests_more_than_charged_is_gated(
     created = spark_pod("pi-driver", "driver", driver_cpu)
     driver = owned({**DRIVER, "spec": created["spec"]}, APPLICATION)
     executor = owned(spark_pod("pi-exec-1", "executor", executor_cpu), driver)
-    lookups = FakeLookups(owners={"Pod/pi-driver": driver, "SparkApplication/pi": APPLICATION})
+    lookups = FakeLookups(objects={"Pod/pi-driver": driver, "SparkApplication/pi": APPLICATION})
     changed = await mutate(executor, lookups, integrations=BUILT_IN_KINDS)
     assert (changed is not executor) is is_gated
     gated = await mutate(owned(created, APPLICATION), lookups, integrations=BUILT_IN_KINDS)
@@ -255,20 +255,21 @@ async def test_pod_of_unqueued_replica_set_is_gated() -> None:
         "uid": "owner-uid",
         "controller": True,
     }
-    gated = await mutate(a_pod({QUEUE: "q"}, ownerReferences=[owner]), FakeLookups(owners={"r": replica_set}))
+    gated = await mutate(
+        a_pod({QUEUE: "q"}, ownerReferences=[owner]), FakeLookups(objects={"r": replica_set})
+    )
     assert gated["spec"]["schedulingGates"] == GATES
 
 
 async def test_pod_with_suspending_parent_is_gated_despite_queued_owner() -> None:
-
     annotations = {NAMES.pod_suspending_parent: "statefulset"}
     pod = a_pod(annotations=annotations, ownerReferences=[JOB_REFERENCE])
-    gated = await mutate(pod, FakeLookups(owners={"j": QUEUED_JOB}))
+    gated = await mutate(pod, FakeLookups(objects={"j": QUEUED_JOB}))
     assert gated["spec"]["schedulingGates"] == GATES
     assert "finalizers" not in gated["metadata"]
 
 
-async def test_controller_of_pod_with_suspending_parent_is_removed_unless_it_creates_the_pod() -> None:
+async def test_controller_of_pod_with_suspending_parent_is_removed_for_other_users() -> None:
     annotations = {NAMES.pod_suspending_parent: "statefulset"}
     gated = await mutate_job(
         a_pod(annotations=annotations, ownerReferences=[JOB_REFERENCE]), "team", POD, POLICY, FakeLookups()
@@ -428,7 +429,7 @@ def test_other_pod_changes_are_accepted(old: Any, new: Any) -> None:
     ],
 )
 async def test_managed_pod_of_queued_job_causes_warning(pod: Any, has_warning: bool) -> None:
-    lookups = FakeLookups(owners={"j": QUEUED_JOB})
+    lookups = FakeLookups(objects={"j": QUEUED_JOB})
     options: dict[str, Any] = {"gvk": ("", "v1", "Pod"), "integrations": (JOB, POD), "registered": (JOB, POD)}
     answer = await call_webhook("/validate--v1-pod", pod, lookups=lookups, **options)
     assert answer.allowed

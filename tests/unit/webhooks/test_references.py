@@ -49,7 +49,7 @@ TRAIN = {"suspend": True, "runtimeRef": {"name": "torch", "kind": "TrainingRunti
 async def test_topology_annotations_of_runtime_are_validated(
     is_update: bool, annotations: Any, allowed: bool
 ) -> None:
-    lookups = FakeLookups(owners={"torch": runtime(annotations)})
+    lookups = FakeLookups(objects={"torch": runtime(annotations)})
     new = job(TRAIN_JOB, TRAIN)
     old = job(TRAIN_JOB, {**TRAIN, "runtimeRef": {"name": "other"}}) if is_update else None
     answer = await send_review("validate", TRAIN_JOB, lookups, new, old)
@@ -65,7 +65,7 @@ async def test_job_with_missing_runtime_is_accepted() -> None:
 
 
 async def test_runtime_of_an_unknown_kind_is_not_looked_up() -> None:
-    lookups = FakeLookups(owners={"torch": runtime(CONFLICTING)})
+    lookups = FakeLookups(objects={"torch": runtime(CONFLICTING)})
     spec = {"runtimeRef": {"name": "torch", "kind": "Secret", "apiGroup": "example.com"}}
     assert (await send_review("validate", TRAIN_JOB, lookups, job(TRAIN_JOB, spec))).allowed
     assert lookups.object_requests == []
@@ -78,7 +78,7 @@ async def test_review_fails_with_503_if_runtime_cannot_be_read() -> None:
 
 
 async def test_mutation_does_not_copy_runtime_into_job() -> None:
-    lookups = FakeLookups(owners={"torch": runtime({})})
+    lookups = FakeLookups(objects={"torch": runtime({})})
     answer = await send_review("mutate", TRAIN_JOB, lookups, job(TRAIN_JOB, {**TRAIN, "suspend": False}))
     assert answer.after["spec"] == {**TRAIN, "runtimePatches": [{"manager": NAMES.trainjob_manager}]}
     assert set(answer.after) == {"apiVersion", "kind", "metadata", "spec"}

@@ -42,7 +42,7 @@ def a_workload(
 
 
 async def resize(old: Any, new: Any, *workloads: Any, **options: Any) -> Answer:
-    lookups = FakeLookups(owners={workload["metadata"]["name"]: workload for workload in workloads})
+    lookups = FakeLookups(objects={workload["metadata"]["name"]: workload for workload in workloads})
     return await call_webhook(
         "/validate--v1-pod-resize",
         new,
@@ -102,8 +102,8 @@ async def test_resize_is_checked_against_workload_of_pod_or_its_owners(uid: str)
         "kind": "Job",
         "metadata": {"uid": "job-uid", "ownerReferences": [a_reference("JobSet", "set-uid")]},
     }
-    owners = {"j": job, "set": {"metadata": {"uid": "set-uid"}}, "admitted": a_workload(uid=uid)}
-    lookups = FakeLookups(owners=owners)
+    objects = {"j": job, "set": {"metadata": {"uid": "set-uid"}}, "admitted": a_workload(uid=uid)}
+    lookups = FakeLookups(objects=objects)
     old, new = (a_pod(cpu, **{**JOB_POD, "uid": "p-uid"}) for cpu in (1, 2))
     answer = await resize(old, new, lookups=lookups, integrations=(JOB, JOBSET))
     assert answer.allowed is (uid != "other")
@@ -125,7 +125,7 @@ async def test_resize_up_of_unmarked_pod_of_queued_job_is_rejected(
         {"apiVersion": "v1", "kind": "Pod", **a_pod(cpu, ownerReferences=[a_reference(kind, "u")])}
         for cpu in (1, 2)
     )
-    assert (await resize(old, new, lookups=FakeLookups(owners={"set": job}))).allowed is allowed
+    assert (await resize(old, new, lookups=FakeLookups(objects={"set": job}))).allowed is allowed
     assert (await resize(new, old, lookups=FakeLookups(unavailable=True))).response["status"]["code"] == 503
 
 

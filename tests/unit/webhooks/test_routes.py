@@ -104,14 +104,6 @@ def test_webhook_paths_and_rules_contain_api_group() -> None:
     assert rules["mutating"][0]["rule"]["apiGroups"] == [COMPAT_GROUP]
 
 
-async def test_job_of_disabled_kind_is_allowed() -> None:
-    served = review_handlers(policy(integrations=(JOB,)), FakeLookups(unavailable=True), (JOB, OTHER))
-    body = review(a_job(labels={NAMES.queue_name: "No Name"}), gvk=("example.com", "v1", "Other"))
-    for path in ("/mutate-example-com-v1-other", "/validate-example-com-v1-other"):
-        _, response_body = await post(served[path], path, body)
-        assert orjson.loads(response_body)["response"] == {"uid": "the-uid", "allowed": True}
-
-
 async def test_unknown_webhook_path_is_answered_with_404() -> None:
     response = await route_by_path(handlers())(HttpRequest("POST", "/mutate-batch-v1-cronjob"))
     assert response.status == 404

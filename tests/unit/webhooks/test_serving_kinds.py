@@ -221,7 +221,7 @@ async def test_scale_subresource_of_stateful_set_follows_rules_of_replicas(
     before: int, after: int | None, labels: Any, is_rejected: bool
 ) -> None:
     stored = serving_object(STATEFUL_SET, labels, template=template(**{PARENT: "statefulset"}), replicas=7)
-    lookups = FakeLookups(owners={} if labels is None else {"s": stored})
+    lookups = FakeLookups(objects={} if labels is None else {"s": stored})
     old, new = (
         {"metadata": {"name": "s"}, "spec": {} if number is None else {"replicas": number}}
         for number in (before, after)
@@ -269,8 +269,11 @@ def test_stateful_set_scales_up_only_after_scale_down_is_complete(
     assert all(message in error for error in errors if message)
 
 
-def test_only_scale_up_of_stateful_set_from_zero_needs_its_workloads() -> None:
-    old, new = (serving_object(STATEFUL_SET, {QUEUE: "q"}, replicas=replicas) for replicas in (0, 5))
+@pytest.mark.parametrize("pods", [0, 1])
+def test_only_scale_up_of_stateful_set_from_zero_needs_its_workloads(pods: int) -> None:
+    marked: dict[str, Any] = {"template": template(**{PARENT: "statefulset"}), "status": {"replicas": pods}}
+    old = serving_object(STATEFUL_SET, {QUEUE: "q"}, replicas=0, **marked)
+    new = serving_object(STATEFUL_SET, {QUEUE: "q"}, replicas=5, **marked)
     assert STATEFUL_SET.webhook.list_deciding_workloads is not None
     names = tuple(create_workload_name("StatefulSet", "apps", "s", uid) for uid in ("u", ""))
     assert STATEFUL_SET.webhook.list_deciding_workloads(old, new, POLICY.kind_rules(new)) == names
@@ -344,7 +347,7 @@ async def test_workload_is_read_on_scale_up_of_stateful_set(
     uids: list[str], reason: str, allowed: bool
 ) -> None:
     names = [create_workload_name("StatefulSet", "apps", "s", uid) for uid in uids]
-    lookups = FakeLookups(owners={names[-1]: on_hold(reason)})
+    lookups = FakeLookups(objects={names[-1]: on_hold(reason)})
     marked: dict[str, Any] = {"template": template(**{PARENT: "statefulset"})}
     old = serving_object(STATEFUL_SET, {QUEUE: "q"}, replicas=0, **marked)
     new = serving_object(STATEFUL_SET, {QUEUE: "q"}, replicas=2, **marked)
