@@ -39,7 +39,7 @@ def raised(pods: int) -> dict[str, Any]:
     return job({**RUNNING, "parallelism": pods, "completions": 50})
 
 
-def test_raise_of_an_admitted_job_is_reported_when_it_is_stopped() -> None:
+def test_stop_of_raised_job_reports_excess_over_its_admission() -> None:
     plan = plan_for(raised(5), admitted())
     assert events_of(plan) == [
         ("Stopped", "No matching Workload; restoring pod templates according to existent Workload"),
@@ -88,7 +88,7 @@ def test_running_job_of_every_kind_matches_its_admission(kind: Integration) -> N
 
 
 @pytest.mark.parametrize("raised", RAISES, ids=lambda raised: f"{raised.framework} {raised.path}")
-def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
+def test_running_job_of_every_kind_is_stopped_when_its_requests_are_raised(raised: Raise) -> None:
     kind = raised.kind
     running, granted_workload = admitted_as(kind)
     raised_job = raised.of(running)

@@ -177,7 +177,7 @@ async def test_too_deeply_nested_owners_are_reported(world: World, jobs: JobCont
     assert world.recorder.events == [("child", "JobNestingTooDeep", "more than 10 owners")]
 
 
-async def test_job_waits_for_a_missing_external_owner(world: World, jobs: JobController) -> None:
+async def test_job_with_missing_external_owner_is_retried(world: World, jobs: JobController) -> None:
     del world.client.api["robots", "r"]
     world.put(JOBS, running("child", reference("Robot", "r")))
     assert await jobs.reconcile(Key("ns", "child")) == 5.0
@@ -288,7 +288,7 @@ async def test_child_runs_on_when_its_owner_is_orphaned_and_has_lost_its_workloa
     assert await world.is_suspended_after_reconcile(child(2)) is is_stopped
 
 
-async def test_child_without_queue_is_left_alone_when_policies_changed_its_requests() -> None:
+async def test_child_without_queue_is_not_stopped_when_policies_changed_its_requests() -> None:
     world = SetWorld()
     assert not await world.is_suspended_after_reconcile(child(2, cpu="2"))
     assert world.recorder.events == []

@@ -53,7 +53,7 @@ WITH_NINE_PODS: Any = {"podSets": [{"name": "main", "count": 9, "template": TEMP
         {"annotations": {NAMES.job_owner_name: "db"}},
     ],
 )
-def test_prebuilt_workload_that_belongs_to_another_object_is_left_alone_and_reported(metadata: Any) -> None:
+def test_prebuilt_workload_that_belongs_to_another_object_is_reported_and_not_adopted(metadata: Any) -> None:
     foreign = workload(RESERVED, name="prebuilt", owner=None, metadata=metadata, admission=ADMISSION)
     plan = plan_for(job(labels=PREBUILT), known={"workload": {"prebuilt": foreign}})
     assert (actions_of(plan), events_of(plan)) == ([], [FOREIGN_WORKLOAD])
@@ -66,7 +66,7 @@ def test_finished_prebuilt_workload_of_another_job_keeps_its_finalizer() -> None
 
 
 @pytest.mark.parametrize("spec", [WITH_NINE_PODS, {"maximumExecutionTimeSeconds": 5}])
-def test_prebuilt_workload_without_owner_that_differs_from_the_job_is_left_alone_and_reported(
+def test_prebuilt_workload_without_owner_that_differs_from_job_is_reported_and_not_adopted(
     spec: Any,
 ) -> None:
     unowned = workload(name="prebuilt", owner=None, spec=spec)

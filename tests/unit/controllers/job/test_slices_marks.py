@@ -36,7 +36,7 @@ def test_b11_replacement_slice_keeps_no_marks_of_the_slice_that_it_replaces() ->
     assert pod_set["template"]["metadata"] == {"labels": labels, "annotations": {"own": "kept"}}
 
 
-def test_b11_stop_leaves_nothing_that_contradicts_the_next_start() -> None:
+def test_b11_stop_removes_marks_that_would_conflict_with_next_start() -> None:
     runs = job({**RUNNING, "template": marked(RUNNING_TEMPLATE), "completions": 50}, annotations=ELASTIC)
     spec = created_workload(plan_for(runs))["spec"]
     evicted = with_value(slice_("second", 3, admitted, EVICTED), ("spec",), spec)

@@ -78,7 +78,7 @@ def test_evicted_workload_releases_quota_when_no_pod_runs() -> None:
     assert released["status"]["accumulatedPastExecutionTimeSeconds"] == 10
 
 
-def test_e_eviction_goes_on_when_another_program_reserves_and_leaves_evicted_true() -> None:
+def test_e_eviction_continues_when_another_program_reserves_and_keeps_evicted_true() -> None:
     since_8 = {"lastTransitionTime": timestamp(8)}
     obj = workload({**RESERVED, **since_8}, {**ADMITTED, **since_8}, EVICTED, admission=ADMISSION)
     plan = plan_for(job(), obj)

@@ -232,7 +232,7 @@ def test_d24_job_without_podsets_is_refused_with_a_reason_that_names_the_field()
     )
 
 
-def test_d24_waiting_workload_of_a_job_that_lost_its_podsets_is_deleted() -> None:
+def test_d24_pending_workload_of_a_job_that_lost_its_podsets_is_deleted() -> None:
     plan = plan_for(job(), workload(), integration=WITHOUT_PODS)
     assert actions_of(plan) == ["delete Workload", "free Workload"]
     assert ("ErrWorkloadCompose", NO_PODS) in events_of(plan)

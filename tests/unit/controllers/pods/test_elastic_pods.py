@@ -100,7 +100,7 @@ def test_pods_are_ungated_up_to_admitted_count(
         (with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), timestamp(1)), {}),
     ],
 )
-def test_only_admitted_slice_allows_pods(of: dict[str, Any], expected: Mapping[str, int]) -> None:
+def test_only_admitted_slice_allows_ungated_pods(of: dict[str, Any], expected: Mapping[str, int]) -> None:
     assert allowed_counts(of) == expected
 
 

@@ -96,7 +96,7 @@ async def test_workload_keeps_quota_while_pods_outlive_its_job(
     assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
-async def test_workload_of_an_earlier_job_keeps_quota_beside_the_new_job(world: World) -> None:
+async def test_workload_of_former_job_keeps_quota_beside_new_job_while_pods_run(world: World) -> None:
     world.put(KINDS.workloads, admitted(owner={**OWNER, "uid": "uid-old"}))
     world.put(JOBS, job())
     add_pods(world, pod(labels={NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "uid-old"}))

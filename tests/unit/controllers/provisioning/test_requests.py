@@ -152,7 +152,7 @@ def test_template_owned_by_former_request_is_deleted_before_recreation() -> None
     assert plan.actions == (Delete(POD_TEMPLATES, former),)
 
 
-def test_foreign_template_that_is_deleted_is_waited_for() -> None:
+def test_request_is_retried_while_foreign_template_is_being_deleted() -> None:
     deleted = template(owner=OTHER_OWNER, **DELETED)
     plan = decide_provisioning(case(reserved(admissionChecks=[check()]), foreign=(deleted,)))
     assert plan == ActionPlan(requeue_after=1.0)
@@ -167,7 +167,7 @@ def test_deleted_flavor_is_reported_and_retried() -> None:
     assert plan.requeue_after == 10.0
 
 
-def test_template_that_contradicts_its_flavor_is_reported() -> None:
+def test_podset_that_conflicts_with_its_flavor_is_reported() -> None:
     spec = {"podSets": [pod_set("main", container(), nodeSelector={"pool": "mine"}, count=3)]}
     plan = decide_provisioning(case(reserved(admissionChecks=[check()], spec=spec)))
     [(kind, reason, note)] = events_of(plan)

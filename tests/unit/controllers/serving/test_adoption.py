@@ -98,7 +98,7 @@ NOT_ADOPTED = "is not adopted: its podsets differ from those of the StatefulSet"
 
 @pytest.mark.parametrize("has_annotation", [True, False], ids=["annotated", "bare"])
 @pytest.mark.parametrize("changes", DIFFERENT.values(), ids=list(DIFFERENT))
-def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
+def test_b11_workload_under_the_older_name_with_other_podsets_is_not_adopted(
     changes: Any, has_annotation: bool
 ) -> None:
     existing = with_podset(older_workload(OF_POD), **changes)

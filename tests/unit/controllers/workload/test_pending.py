@@ -119,7 +119,7 @@ def test_a4_message_of_eviction_is_kept_until_next_evaluation() -> None:
     assert plan_for(workload(*REQUEUED_CONDITIONS, condition("Requeued", True, "Preempted"))).actions == ()
 
 
-def test_a4_message_of_eviction_is_replaced_by_stopped_queue_or_bypass() -> None:
+def test_a4_message_of_eviction_is_replaced_when_queue_is_stopped() -> None:
     stopped = settle(workload(*REQUEUED_CONDITIONS), local_queue=local_queue("Hold"))
     assert condition_of(stopped, "QuotaReserved") == ("False", "Suspended", "LocalQueue lq is inactive")
 

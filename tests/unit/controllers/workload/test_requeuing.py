@@ -56,7 +56,7 @@ def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: li
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
-def test_a5_backoff_that_is_over_stays_over_when_the_job_stops(reason: str) -> None:
+def test_a5_workload_with_ended_backoff_stays_requeued_when_its_job_stops(reason: str) -> None:
     evicted = condition("Evicted", True, reason, "m", since=5)
     obj = settle(admitted(AWAITED, evicted, requeueState={"count": 1, "requeueAt": timestamp(60)}), now=60)
     transition = StatusTransition(obj, instant(90))
