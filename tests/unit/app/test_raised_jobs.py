@@ -8,7 +8,7 @@ from admitq.runtime.resources import JOBS
 from admitq_api.json_objects import with_value
 from localcluster.waiting import eventually
 from tests.unit.controllers.builders import KINDS, admitted, job
-from tests.unit.controllers.test_raises import raised, served_by
+from tests.unit.controllers.test_raises import job_controller_spec, raised
 from tests.unit.controllers.world import World
 
 
@@ -18,7 +18,7 @@ async def test_t10_raised_job_is_stopped_before_all_other_work() -> None:
     world.put(KINDS.workloads, admitted())
     world.put(JOBS, raised(3))
     world.client.api["workloads", "job-j-1"] = admitted()
-    spec = served_by(world)
+    spec = job_controller_spec(world)
     controller = Controller(
         spec.name, spec.reconcile, workers=spec.workers, urgent_workers=spec.urgent_workers
     )

@@ -29,7 +29,7 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.job.decisions import RUNNING
 from tests.unit.controllers.job.elastic_jobs import slice_
-from tests.unit.controllers.pods.test_elastic_pods import CHAIN, pod, served_by, world
+from tests.unit.controllers.pods.test_elastic_pods import CHAIN, elastic_pods_part, pod, world
 from tests.unit.controllers.pods.test_excess_pods import GROWING
 from tests.unit.controllers.world import World, cluster_scoped
 
@@ -43,12 +43,12 @@ UNADMITTED = condition("Admitted", False, "UnsatisfiedAdmissionChecks", CHECKS_O
 CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": timestamp(0), "message": ""}
 
 
-def stored(queue: dict[str, Any]) -> dict[str, Any]:
+def with_identity(queue: dict[str, Any]) -> dict[str, Any]:
     return {**queue, "metadata": {**queue["metadata"], "uid": "uid", "resourceVersion": "1"}}
 
 
-def of_job(*objects: dict[str, Any], obj: dict[str, Any] | None = None) -> World:
-    """A Job, by default suspended, with its Workloads."""
+def world_with_job(*objects: dict[str, Any], obj: dict[str, Any] | None = None) -> World:
+    """Return a world with a Job, by default suspended, and its Workloads."""
     world = World()
     world.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
     world.put(JOBS, obj or job())
@@ -85,20 +85,20 @@ def controller_of(world: World) -> JobController:
 async def test_calls_for_job_have_priority_of_their_purpose(
     obj: dict[str, Any], workloads: list[dict[str, Any]], calls: list[tuple[str, CallPriority]]
 ) -> None:
-    world = of_job(*workloads, obj=obj)
+    world = world_with_job(*workloads, obj=obj)
     await controller_of(world).reconcile(KEY)
     found = list(zip(world.calls, world.client.priorities, strict=True))
     assert found[: len(calls)] == calls
 
 
 async def test_creation_of_a_workload_has_the_priority_of_statuses() -> None:
-    world = of_job()
+    world = world_with_job()
     await controller_of(world).reconcile(KEY)
     assert world.client.priorities == [STATUS]
 
 
 async def test_all_calls_of_a_start_after_an_admission_have_the_priority_of_reservations() -> None:
-    world = of_job(workload())
+    world = world_with_job(workload())
     world.stores.of(JOBS).remove(job(resourceVersion="9"))
     await controller_of(world).start(workload())
     assert world.calls[0] == "get jobs/j"
@@ -111,7 +111,10 @@ async def test_all_calls_of_a_start_after_an_admission_have_the_priority_of_rese
         pytest.param(admitted(), cluster_queue("HoldAndDrain"), EVICTION, id="eviction"),
         pytest.param(admitted(TARGET), cluster_queue(), EVICTION, id="deactivation"),
         pytest.param(
-            admitted(spec={"active": False}), cluster_queue(), EVICTION, id="eviction of a deactivated one"
+            admitted(spec={"active": False}),
+            cluster_queue(),
+            EVICTION,
+            id="eviction of a deactivated Workload",
         ),
         pytest.param(
             reserved(UNADMITTED, admissionChecks=[CHECK]), None, EVICTION, id="release of a reservation"
@@ -123,17 +126,17 @@ async def test_all_calls_of_a_start_after_an_admission_have_the_priority_of_rese
             id="reason for a deactivation",
         ),
         pytest.param(reserved(UNADMITTED), cluster_queue(), RESERVATION, id="admission"),
-        pytest.param(workload(), None, STATUS, id="reason for waiting"),
+        pytest.param(workload(), None, STATUS, id="reason of a pending Workload"),
     ],
 )
 async def test_call_for_workload_has_priority_of_its_purpose(
     obj: dict[str, Any], queue: dict[str, Any] | None, priority: CallPriority
 ) -> None:
     world = World()
-    world.put(KINDS.local_queues, stored(local_queue()))
+    world.put(KINDS.local_queues, with_identity(local_queue()))
     world.put(KINDS.workloads, obj)
     if queue is not None:
-        world.put(KINDS.cluster_queues, stored(queue))
+        world.put(KINDS.cluster_queues, with_identity(queue))
     await WorkloadController(world.ctx, world.core).reconcile(Key("ns", "job-j-1"))
     assert world.client.priorities == [priority]
 
@@ -141,14 +144,14 @@ async def test_call_for_workload_has_priority_of_its_purpose(
 async def test_release_of_a_gated_pod_has_the_priority_of_reservations(world: World) -> None:
     world.put(KINDS.workloads, slice_("first", 1))
     world.put(STARTED_PODS, pod("a"))
-    await served_by(world).spec.reconcile(CHAIN)
+    await elastic_pods_part(world).spec.reconcile(CHAIN)
     assert world.client.priorities == [RESERVATION]
 
 
 async def test_deletion_of_an_excess_pod_has_the_priority_of_evictions(world: World) -> None:
     world.put(KINDS.workloads, *GROWING)
     world.put(STARTED_PODS, pod("a", gated=False, at=1), pod("b", gated=False, at=2))
-    await served_by(world).spec.reconcile(CHAIN)
+    await elastic_pods_part(world).spec.reconcile(CHAIN)
     assert list(zip(world.calls, world.client.priorities, strict=True)) == [
         ("list workloads", READ),
         ("delete pods/b", EVICTION),

@@ -51,7 +51,7 @@ async def test_each_step_is_written_on_version_of_previous_step(world: World) ->
         pytest.param({"metadata": {"generation": 3}}, False, id="spec"),
         pytest.param({"status": {"conditions": [{"type": "Complete"}]}}, False, id="conditions"),
         pytest.param({"metadata": {"annotations": {"c": "d"}}}, False, id="the first annotation"),
-        pytest.param({"metadata": {"uid": "uid-of-another"}}, False, id="another of the same name"),
+        pytest.param({"metadata": {"uid": "uid-of-another"}}, False, id="another object of the same name"),
     ],
 )
 async def test_step_is_written_over_newer_version_only_if_required_fields_are_unchanged(

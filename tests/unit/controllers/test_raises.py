@@ -152,7 +152,7 @@ def counted_pods(plan: ActionPlan) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize(
     ("obj", "workloads", "parts", "expected"),
     [
-        pytest.param(job(UNSUSPENDED), [UNRESERVED], {}, ("lq", 3), id="unsuspended by hand"),
+        pytest.param(job(UNSUSPENDED), [UNRESERVED], {}, ("lq", 3), id="unsuspended by its user"),
         pytest.param(job(UNSUSPENDED), [], {}, ("lq", 3), id="without Workload"),
         pytest.param(raised(5), [UNRESERVED], {}, ("lq", 5), id="unsuspended and raised"),
         pytest.param(job(UNSUSPENDED, **WITH_PREBUILT), [], {}, ("lq", 3), id="without prebuilt Workload"),
@@ -186,7 +186,7 @@ def test_pods_of_running_job_without_grant_are_counted_as_excess(
     ("obj", "workloads", "parts"),
     [
         pytest.param(job(), [], {}, id="created suspended"),
-        pytest.param(job(), [UNRESERVED], {}, id="waits"),
+        pytest.param(job(), [UNRESERVED], {}, id="pending"),
         pytest.param(job({"template": RUNNING["template"]}), [UNRESERVED], {}, id="restored"),
         pytest.param(job(RUNNING), [admitted(EVICTED)], {}, id="evicted"),
         pytest.param(job(RUNNING), [workload(EVICTED)], {}, id="evicted by another program"),
@@ -229,7 +229,7 @@ async def test_excess_is_counted_when_later_step_of_stop_conflicts() -> None:
         return await patch(*args, **named)
 
     world.client.merge_patch = conflicting_patch  # type: ignore[method-assign]
-    await served_by(world).reconcile(Key("ns", "j"))
+    await job_controller_spec(world).reconcile(Key("ns", "j"))
     assert subresources
     assert world.recorder.excess == [("job-j-1", "Job.batch", 3)]
     assert [reason for _, reason, _ in world.recorder.events] == ["Stopped"]
@@ -248,7 +248,7 @@ def world() -> World:
     return result
 
 
-def served_by(world: World) -> Any:
+def job_controller_spec(world: World) -> Any:
     table = registry.build_controllers(world.ctx, world.core)
     [found] = [part for part in table.when_served if part.resource == JOBS]
     return found.spec
@@ -275,14 +275,14 @@ GENERATION = ("metadata", "generation")
 def test_changed_spec_of_running_job_is_urgent(
     world: World, old: dict[str, Any] | None, new: dict[str, Any] | None, urgent: bool
 ) -> None:
-    spec = served_by(world)
+    spec = job_controller_spec(world)
     [watch] = [watch for watch in spec.watches if watch.resource == JOBS]
     assert watch.urgent(change(old, new)) is urgent
     assert spec.urgent_workers > 0
 
 
 async def test_stop_of_a_raised_job_reads_its_workload_and_no_list(world: World) -> None:
-    await served_by(world).reconcile(Key("ns", "j"))
+    await job_controller_spec(world).reconcile(Key("ns", "j"))
     assert world.calls[:2] == ["get workloads/job-j-1", "patch jobs/j"]
     assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
@@ -299,7 +299,7 @@ async def test_stop_with_conflict_is_retried_at_once(world: World) -> None:
         return await patch(*args, **named)
 
     world.client.merge_patch = conflicting_patch  # type: ignore[method-assign]
-    await served_by(world).reconcile(Key("ns", "j"))
+    await job_controller_spec(world).reconcile(Key("ns", "j"))
     assert world.get(JOBS, "j")["spec"]["suspend"] is True
     assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
@@ -318,7 +318,7 @@ async def test_stop_of_running_job_does_not_conflict_with_status_updates(world: 
         return await json_patch(*args, **named)
 
     world.client.json_patch = json_patch_after_update  # type: ignore[method-assign]
-    await served_by(world).reconcile(Key("ns", "j"))
+    await job_controller_spec(world).reconcile(Key("ns", "j"))
     assert world.calls[:2] == ["get workloads/job-j-1", "json_patch jobs/j"]
     assert world.get(JOBS, "j")["spec"]["suspend"] is True
     assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
@@ -328,19 +328,19 @@ async def test_stop_with_repeated_conflicts_is_left_to_next_reconcile(world: Wor
     world.client.api["jobs", "j"] = raised(5)
     world.client.fails["patch"] = CONFLICT
     with pytest.raises(ApiError):
-        await served_by(world).reconcile(Key("ns", "j"))
+        await job_controller_spec(world).reconcile(Key("ns", "j"))
     assert world.calls.count("patch jobs/j") == 4
 
 
 async def test_raised_job_is_not_stopped_when_api_server_has_newer_workload(world: World) -> None:
     world.client.api["workloads", "job-j-1"] = with_value(admitted(), ("metadata", "resourceVersion"), "99")
-    assert await served_by(world).reconcile(Key("ns", "j")) == 1.0
+    assert await job_controller_spec(world).reconcile(Key("ns", "j")) == 1.0
     assert world.calls == ["get workloads/job-j-1"]
 
 
 async def test_workloads_are_listed_when_stored_workload_no_longer_exists(world: World) -> None:
     world.client.api.clear()
-    await served_by(world).reconcile(Key("ns", "j"))
+    await job_controller_spec(world).reconcile(Key("ns", "j"))
     assert world.calls[:3] == ["get workloads/job-j-1", "list workloads", "patch jobs/j"]
 
 
@@ -371,7 +371,7 @@ async def test_workload_is_not_read_when_raise_is_only_change_since_job_matched(
     world = World()
     world.put(KINDS.workloads, admitted())
     world.put(JOBS, of_generation(3, 4))
-    reconcile = served_by(world).reconcile
+    reconcile = job_controller_spec(world).reconcile
     await reconcile(Key("ns", "j"))
     assert world.calls == []
     world.client.api["workloads", "job-j-1"] = workload

@@ -51,7 +51,7 @@ def world() -> World:
     return result
 
 
-def every_spec(table: registry.Controllers) -> list[ControllerSpec]:
+def all_specs(table: registry.Controllers) -> list[ControllerSpec]:
     return [*table.specs, *(part.spec for part in table.when_served)]
 
 
@@ -65,7 +65,7 @@ def enqueued_keys(
     change = Change("modified", key, new, before)
     table = registry.build_controllers(world.ctx, world.core)
     by_controller: dict[str, set[str]] = {}
-    for spec in every_spec(table):
+    for spec in all_specs(table):
         for watch in spec.watches:
             if watch.resource == resource and (keys := {str(key) for key in watch.keys(change)}):
                 by_controller[spec.name] = by_controller.get(spec.name, set()) | keys
@@ -190,7 +190,7 @@ def test_priority_class_enqueues_itself_and_its_jobs_only_if_value_changes(
     assert keys == expected
 
 
-def of_class(
+def workload_of_class(
     name: str | None, priority: int, *, kind: str = "WorkloadPriorityClass", **labels: str
 ) -> dict[str, Any]:
     spec = {
@@ -203,15 +203,15 @@ def of_class(
 @pytest.mark.parametrize(
     ("old", "new", "is_enqueued"),
     [
-        (None, of_class("high", 1), True),
-        (None, of_class("high", 9), False),
-        (None, of_class("no-such", 1), False),
-        (None, of_class("high", 1, kind="PriorityClass"), False),
-        (None, of_class("high", 1, **{NAMES.multikueue_origin: "m"}), False),
-        (of_class("low", 1), of_class("high", 1), True),
-        (of_class(None, 1), of_class("high", 1), True),
-        (of_class("high", 9), of_class("high", 1), False),
-        (of_class("high", 1), None, False),
+        (None, workload_of_class("high", 1), True),
+        (None, workload_of_class("high", 9), False),
+        (None, workload_of_class("no-such", 1), False),
+        (None, workload_of_class("high", 1, kind="PriorityClass"), False),
+        (None, workload_of_class("high", 1, **{NAMES.multikueue_origin: "m"}), False),
+        (workload_of_class("low", 1), workload_of_class("high", 1), True),
+        (workload_of_class(None, 1), workload_of_class("high", 1), True),
+        (workload_of_class("high", 9), workload_of_class("high", 1), False),
+        (workload_of_class("high", 1), None, False),
     ],
 )
 def test_workload_that_starts_to_reference_class_of_other_value_is_enqueued(
@@ -260,7 +260,7 @@ def test_every_watched_resource_has_store(world: World) -> None:
 
 def test_every_controller_has_permissions_for_its_watches(world: World) -> None:
     permissions = permissions_by_controller(NAMES, [JOB])
-    specs = every_spec(registry.build_controllers(world.ctx, world.core))
+    specs = all_specs(registry.build_controllers(world.ctx, world.core))
     assert {spec.name for spec in specs} == set(permissions)
     for spec in specs:
         watched = {
@@ -293,7 +293,7 @@ def test_workers_can_be_configured_by_kind() -> None:
         concurrency={"Job.batch": 3, f"Workload.{NAMES.group}": 5, "Pod": 7},
     )
     table = registry.build_controllers(replace(world.ctx, settings=settings), world.core)
-    assert {spec.name: spec.workers for spec in every_spec(table) if spec.workers > 1} == {
+    assert {spec.name: spec.workers for spec in all_specs(table) if spec.workers > 1} == {
         "batch/job": 3,
         "elasticpods": 4,
         "pod": 7,

@@ -33,7 +33,7 @@ def _path(pointer: str) -> list[str | int]:
 
 def not_found(name: str) -> ApiError:
     """Return the error for a missing object of a served kind."""
-    return ApiError(404, "NotFound", f"{name} not stored", body={"details": {"name": name}})
+    return ApiError(404, "NotFound", f"{name} not found", body={"details": {"name": name}})
 
 
 @dataclass

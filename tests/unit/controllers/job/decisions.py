@@ -51,7 +51,10 @@ RUNNING = {"suspend": False, "template": RUNNING_TEMPLATE}
 
 NINE_PODS = {"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]}
 
-FOR_NINE = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 9, "flavors": {}}]}
+ADMISSION_OF_NINE_PODS = {
+    "clusterQueue": "cq",
+    "podSetAssignments": [{"name": "main", "count": 9, "flavors": {}}],
+}
 
 EVICTED = condition("Evicted", True, "ClusterQueueStopped", "The ClusterQueue is stopped", since=5)
 

@@ -155,14 +155,14 @@ def test_children_of_elastic_job_may_run_while_larger_slice_is_pending(
     assert may_children_run(workloads, elastic=True) is elastic
 
 
-def rules(gates: Mapping[Gate, bool] | None = None) -> RuleContext:
+def rule_context(gates: Mapping[Gate, bool] | None = None) -> RuleContext:
     return RuleContext(NAMES, FeatureGates(gates or {}), is_managed=True)
 
 
 def test_webhook_gates_pods_of_elastic_job() -> None:
-    gated = JOB.webhook.mutate(waiting_job(2), rules())
+    gated = JOB.webhook.mutate(waiting_job(2), rule_context())
     assert value_at(gated, ("spec", "template", "spec", "schedulingGates")) == [{"name": NAMES.elastic_gate}]
-    assert JOB.webhook.mutate(gated, rules()) is gated
+    assert JOB.webhook.mutate(gated, rule_context()) is gated
 
 
 @pytest.mark.parametrize(
@@ -176,4 +176,4 @@ def test_webhook_gates_pods_of_elastic_job() -> None:
 def test_webhook_does_not_change_job_that_is_not_elastic(
     obj: dict[str, Any], gates: Mapping[Gate, bool]
 ) -> None:
-    assert JOB.webhook.mutate(obj, rules(gates)) is obj
+    assert JOB.webhook.mutate(obj, rule_context(gates)) is obj

@@ -76,7 +76,7 @@ CLUSTERS = followed_resource(RAY_JOB, CLUSTERS_OF_JOBS)
 RAY_KEY = Key("ns", "j")
 
 
-def with_quota(job_: dict[str, Any]) -> dict[str, Any]:
+def workload_with_quota(job_: dict[str, Any]) -> dict[str, Any]:
     """Return a Workload with quota for the podsets in the spec of a RayJob."""
     spec = {
         "podSets": [
@@ -102,7 +102,7 @@ class RayWorld:
         self.world = World(settings=settings_with(integrations=(RAY_JOB,), **settings))
         watch_started_pods(self.world).progressed("1")
         self.world.put(RAY_JOBS, job_ or ray_job())
-        self.world.put(KINDS.workloads, with_quota(job_ or ray_job()))
+        self.world.put(KINDS.workloads, workload_with_quota(job_ or ray_job()))
         self.jobs = JobController(self.world.ctx, RAY_JOB, OwnerLookup(self.world.ctx))
 
     async def reconcile(self, *clusters: dict[str, Any]) -> list[tuple[str, list[int]]]:
@@ -169,7 +169,7 @@ async def test_recreated_ray_cluster_gets_slice_with_another_name() -> None:
         (ray_job(rayClusterName=""), {}),
         (ray_job(), {"elastic_jobs": False}),
     ],
-    ids=["not reconcile by Ray", "no cluster yet", "without the gate"],
+    ids=["not scaled by Ray", "no cluster yet", "without the gate"],
 )
 async def test_ray_job_that_ray_does_not_scale_keeps_podsets_of_its_spec(
     job_: dict[str, Any], settings: Any

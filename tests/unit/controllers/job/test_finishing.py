@@ -20,8 +20,8 @@ from tests.unit.controllers.builders import (
     workload,
 )
 from tests.unit.controllers.job.decisions import (
+    ADMISSION_OF_NINE_PODS,
     COMPLETE,
-    FOR_NINE,
     NINE_PODS,
     RUNNING,
     actions_of,
@@ -43,7 +43,7 @@ def test_workload_is_finished_with_outcome_of_its_job(status: dict[str, Any], fi
 
 
 def test_finished_job_is_not_compared_with_its_workload() -> None:
-    obj = admitted(spec=NINE_PODS, admission=FOR_NINE)
+    obj = admitted(spec=NINE_PODS, admission=ADMISSION_OF_NINE_PODS)
     assert condition_of(apply_plan(obj, plan_for(job(RUNNING, COMPLETE), obj)), "Finished")[1] == "Succeeded"
 
 

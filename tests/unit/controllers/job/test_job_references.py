@@ -226,21 +226,21 @@ def test_changed_runtime_enqueues_jobs_that_reference_it(
 ) -> None:
     world.put(TRAIN_JOBS, train_job())
     name = (new or old)["metadata"]["name"]
-    change = changed(Key("", name), old, new)
-    assert keys(world, RUNTIMES, change) == enqueued
+    change = create_change(Key("", name), old, new)
+    assert enqueued_keys(world, RUNTIMES, change) == enqueued
 
 
 def test_changed_priority_class_enqueues_jobs_with_runtime(world: World) -> None:
     world.put(TRAIN_JOBS, train_job())
-    found = changed(Key("", "high"), None, {"metadata": {"name": "high"}, "value": 5})
-    assert keys(world, PRIORITY_CLASSES, found) == {KEY}
+    found = create_change(Key("", "high"), None, {"metadata": {"name": "high"}, "value": 5})
+    assert enqueued_keys(world, PRIORITY_CLASSES, found) == {KEY}
 
 
-def changed(key: Key, old: Any, new: Any) -> Change:
+def create_change(key: Key, old: Any, new: Any) -> Change:
     return Change("modified", key, new, None if old is None else orjson.dumps(old))
 
 
-def keys(world: World, resource: Any, change: Change) -> set[Key]:
+def enqueued_keys(world: World, resource: Any, change: Change) -> set[Key]:
     served = registry.build_controllers(world.ctx, world.core).when_served
     [part] = [part for part in served if part.resource == TRAIN_JOBS]
     followed = {followed.resource for followed in part.follows}

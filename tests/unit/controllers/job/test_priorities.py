@@ -96,17 +96,17 @@ def test_workload_priority_follows_class_of_its_job(obj: dict[str, Any], follows
         assert apply_plan(obj, plan)["spec"]["priority"] == 100
 
 
-def of_class(name: str) -> dict[str, Any]:
+def with_class(name: str) -> dict[str, Any]:
     return {"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", name)}
 
 
 @pytest.mark.parametrize(
     ("obj", "actions"),
     [
-        (admitted(EVICTED, spec=of_class("old")), ["patch Job"]),
+        (admitted(EVICTED, spec=with_class("old")), ["patch Job"]),
         (workload(), ["patch Job"]),
-        (admitted(metadata={"deletionTimestamp": timestamp(5)}, spec=of_class("old")), ["patch Job"]),
-        (admitted(spec=of_class("old")), []),
+        (admitted(metadata={"deletionTimestamp": timestamp(5)}, spec=with_class("old")), ["patch Job"]),
+        (admitted(spec=with_class("old")), []),
     ],
 )
 def test_missing_priority_class_does_not_prevent_a_stop(obj: dict[str, Any], actions: Any) -> None:

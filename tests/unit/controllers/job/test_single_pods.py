@@ -1,4 +1,4 @@
-"""Pods that are jobs of their own."""
+"""Single pods: each pod is a job."""
 
 import pytest
 

@@ -19,8 +19,8 @@ from tests.unit.controllers.builders import (
     workload,
 )
 from tests.unit.controllers.job.decisions import (
+    ADMISSION_OF_NINE_PODS,
     EVICTED,
-    FOR_NINE,
     NINE_PODS,
     RUNNING,
     RUNNING_TEMPLATE,
@@ -119,7 +119,10 @@ def test_suspended_job_with_marks_of_admission_is_restored() -> None:
 
 @pytest.mark.parametrize(
     "obj",
-    [workload(condition("QuotaReserved", False, "Pending")), admitted(spec=NINE_PODS, admission=FOR_NINE)],
+    [
+        workload(condition("QuotaReserved", False, "Pending")),
+        admitted(spec=NINE_PODS, admission=ADMISSION_OF_NINE_PODS),
+    ],
     ids=["released", "admitted for other pods"],
 )
 def test_e_suspended_job_with_marks_of_an_admission_is_restored_before_its_workload_follows_it(

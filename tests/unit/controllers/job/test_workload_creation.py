@@ -23,7 +23,7 @@ from tests.unit.controllers.builders import (
     workload,
 )
 from tests.unit.controllers.job.decisions import (
-    FOR_NINE,
+    ADMISSION_OF_NINE_PODS,
     NINE_PODS,
     RUNNING,
     actions_of,
@@ -142,7 +142,7 @@ def test_running_job_without_workload_is_stopped() -> None:
 
 
 def test_running_job_that_does_not_match_its_workload_is_stopped_and_restored() -> None:
-    obj = admitted(spec=NINE_PODS, admission=FOR_NINE)
+    obj = admitted(spec=NINE_PODS, admission=ADMISSION_OF_NINE_PODS)
     plan = plan_for(job(RUNNING), obj)
     message = "No matching Workload; restoring pod templates according to existent Workload"
     assert events_of(plan) == [("Stopped", message)]
@@ -166,7 +166,7 @@ def test_pending_workload_loses_execution_limit_that_its_job_no_longer_has() -> 
 
 
 def test_reserved_workload_that_does_not_match_its_job_is_deleted() -> None:
-    obj = reserved(spec=NINE_PODS, admission=FOR_NINE)
+    obj = reserved(spec=NINE_PODS, admission=ADMISSION_OF_NINE_PODS)
     plan = plan_for(job(), obj)
     assert actions_of(plan) == ["delete Workload", "free Workload"]
     assert events_of(plan) == [("DeletedWorkload", "Deleted not matching Workload: ns/job-j-1")]

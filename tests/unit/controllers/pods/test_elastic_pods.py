@@ -194,7 +194,7 @@ def world() -> World:
     return result
 
 
-def served_by(world: World) -> WhenServed:
+def elastic_pods_part(world: World) -> WhenServed:
     table = registry.build_controllers(world.ctx, world.core)
     [found] = [part for part in table.when_served if part.resource == STARTED_PODS]
     return found
@@ -203,9 +203,9 @@ def served_by(world: World) -> WhenServed:
 async def test_pods_of_chain_are_ungated_until_quota_is_used(world: World) -> None:
     world.put(KINDS.workloads, slice_("first", 2))
     world.put(STARTED_PODS, pod("a", at=1), pod("x", chain="other"), pod("b", at=2), pod("c", at=3))
-    await served_by(world).spec.reconcile(CHAIN)
+    await elastic_pods_part(world).spec.reconcile(CHAIN)
     assert world.calls == ["json_patch pods/a", "json_patch pods/b"]
-    await served_by(world).spec.reconcile(CHAIN)
+    await elastic_pods_part(world).spec.reconcile(CHAIN)
     assert len(world.calls) == 2
     assert world.recorder.gates == [
         (NAMES.elastic_gate, "cq", 9, False),
@@ -213,7 +213,7 @@ async def test_pods_of_chain_are_ungated_until_quota_is_used(world: World) -> No
     ]
     ended = pod("a", gated=False, phase="Succeeded", metadata={"resourceVersion": "900"})
     world.put(STARTED_PODS, ended)
-    await served_by(world).spec.reconcile(CHAIN)
+    await elastic_pods_part(world).spec.reconcile(CHAIN)
     assert world.calls[2:] == ["json_patch pods/c"]
 
 
@@ -231,7 +231,7 @@ async def test_failed_gate_removal_is_retried_unless_pod_is_gone(
     world.put(KINDS.workloads, slice_("first", 2))
     world.put(STARTED_PODS, pod("a"))
     world.client.fails["json_patch"] = error
-    reconcile = served_by(world).spec.reconcile(CHAIN)
+    reconcile = elastic_pods_part(world).spec.reconcile(CHAIN)
     if raised is None:
         await reconcile
     else:
@@ -256,13 +256,13 @@ def test_changed_pod_or_slice_enqueues_its_chain(
 ) -> None:
     old, new = changed()
     change = Change("modified", Key("ns", "any"), new, None if old is None else orjson.dumps(old))
-    for watch in served_by(world).spec.watches:
+    for watch in elastic_pods_part(world).spec.watches:
         assert list(watch.keys(change)) == [CHAIN]
 
 
 def test_pod_or_workload_without_slice_enqueues_nothing(world: World) -> None:
     without_slice = pod("a", metadata={"annotations": {}})
-    for watch in served_by(world).spec.watches:
+    for watch in elastic_pods_part(world).spec.watches:
         for obj in (without_slice, workload()):
             assert list(watch.keys(Change("added", Key("ns", "a"), obj, None))) == []
 
@@ -274,7 +274,7 @@ def test_elastic_pod_store_keeps_only_needed_fields() -> None:
 
 
 def test_pods_are_watched_once_first_slice_exists(world: World) -> None:
-    start_condition = served_by(world).start_condition
+    start_condition = elastic_pods_part(world).start_condition
     assert start_condition is not None
     world.put(KINDS.workloads, workload(name="plain"))
     assert (start_condition.resource, start_condition.is_met()) == (KINDS.workloads, False)

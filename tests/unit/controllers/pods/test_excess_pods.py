@@ -23,7 +23,7 @@ from tests.unit.controllers.builders import (
     workload,
 )
 from tests.unit.controllers.job.elastic_jobs import EVICTED, slice_
-from tests.unit.controllers.pods.test_elastic_pods import CHAIN, pod, served_by, world
+from tests.unit.controllers.pods.test_elastic_pods import CHAIN, elastic_pods_part, pod, world
 from tests.unit.controllers.world import World
 
 __all__ = ["world"]
@@ -134,7 +134,7 @@ def test_job_kind_label_comes_from_controller_of_workload() -> None:
 async def test_excess_pods_are_deleted_reported_and_counted(world: World) -> None:
     world.put(KINDS.workloads, *GROWING)
     world.put(STARTED_PODS, *THREE_PODS)
-    await served_by(world).spec.reconcile(CHAIN)
+    await elastic_pods_part(world).spec.reconcile(CHAIN)
     assert world.calls == ["list workloads", "delete pods/c", "delete pods/b"]
     assert world.recorder.events == [
         ("c", "ExcessPodDeleted", "Excess pod deleted"),
@@ -149,8 +149,8 @@ async def test_pods_are_not_deleted_when_newer_slice_admits_them(world: World) -
     newer = slice_("second", 3, replaces="first", at=1)
     newer["metadata"] |= {"resourceVersion": "77", "labels": {NAMES.job_uid: "uid-j"}}
     world.client.api["workloads", "second"] = newer
-    assert await served_by(world).spec.reconcile(CHAIN) == 1.0
+    assert await elastic_pods_part(world).spec.reconcile(CHAIN) == 1.0
     assert not [call for call in world.calls if call.startswith("delete")]
     assert world.get(KINDS.workloads, "second")["metadata"]["resourceVersion"] == "77"
-    await served_by(world).spec.reconcile(CHAIN)
+    await elastic_pods_part(world).spec.reconcile(CHAIN)
     assert not [call for call in world.calls if call.startswith("delete")]

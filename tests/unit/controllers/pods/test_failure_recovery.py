@@ -141,7 +141,7 @@ def world() -> World:
     return result
 
 
-def served_by(world: World) -> WhenServed:
+def failure_recovery_part(world: World) -> WhenServed:
     table = registry.build_controllers(world.ctx, world.core)
     [found] = [part for part in table.when_served if part.resource == PLACED_PODS]
     return found
@@ -150,7 +150,7 @@ def served_by(world: World) -> WhenServed:
 async def test_pod_is_failed_then_deleted_then_reported(world: World) -> None:
     world.put(NODES, node())
     world.put(PLACED_PODS, pod())
-    assert await served_by(world).spec.reconcile(Key("ns", "p")) is None
+    assert await failure_recovery_part(world).spec.reconcile(Key("ns", "p")) is None
     assert world.calls == ["patch pods/p/status", "delete within 0 s pods/p"]
     assert world.recorder.events == [("p", "AdmitqForcefulTermination", NOTE)]
     assert world.recorder.metrics == ["pod_forcefully_deleted"]
@@ -160,7 +160,7 @@ async def test_interrupted_force_deletion_is_resumed_and_not_repeated(world: Wor
     world.put(NODES, node())
     world.put(PLACED_PODS, pod())
     world.client.fails["delete within 0 s"] = ApiError(503, "ServiceUnavailable", "down")
-    reconcile = served_by(world).spec.reconcile
+    reconcile = failure_recovery_part(world).spec.reconcile
     with pytest.raises(ApiError):
         await reconcile(Key("ns", "p"))
     assert world.recorder.events == []
@@ -179,7 +179,7 @@ async def test_pod_changed_meanwhile_is_not_deleted(world: World) -> None:
     world.put(PLACED_PODS, pod())
     world.client.fails["patch"] = CONFLICT
     with pytest.raises(ApiError):
-        await served_by(world).spec.reconcile(Key("ns", "p"))
+        await failure_recovery_part(world).spec.reconcile(Key("ns", "p"))
     assert world.calls == ["patch pods/p/status"]
 
 
@@ -187,7 +187,7 @@ def test_node_that_becomes_unreachable_enqueues_its_terminating_pods(world: Worl
     world.put(PLACED_PODS, pod(name="terminating", uid="1"))
     world.put(PLACED_PODS, pod(name="running", uid="2", deletionTimestamp=None))
     world.put(PLACED_PODS, pod(name="other", uid="3", annotations={}))
-    _, of_nodes = (watch.keys for watch in served_by(world).spec.watches)
+    _, of_nodes = (watch.keys for watch in failure_recovery_part(world).spec.watches)
 
     def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
         change = Change("modified", Key("", "n"), new, None if old is None else orjson.dumps(old))
@@ -199,7 +199,7 @@ def test_node_that_becomes_unreachable_enqueues_its_terminating_pods(world: Worl
 
 
 def test_changed_pod_is_enqueued_only_if_it_is_terminating(world: World) -> None:
-    of_pods, _ = (watch.keys for watch in served_by(world).spec.watches)
+    of_pods, _ = (watch.keys for watch in failure_recovery_part(world).spec.watches)
     key = Key("ns", "p")
     assert list(of_pods(Change("modified", key, slim_pod(pod(), NAMES), None))) == [key]
     running = slim_pod(pod(deletionTimestamp=None), NAMES)

@@ -207,7 +207,7 @@ OTHERS = [
         ([reporting_workload(), OTHERS[0]], []),
         ([reporting_workload(), *OTHERS], [pod_of(number) for number in range(4)]),
     ],
-    ids=["not reported", "reported just now", "excess", "another has no pods", "many at once"],
+    ids=["not reported", "reported just now", "excess", "another Workload has no pods", "many Workloads"],
 )
 async def test_pods_are_listed_at_each_check_when_one_pod_is_not_enough(
     world: World, workloads: list[dict[str, Any]], more: list[dict[str, Any]]

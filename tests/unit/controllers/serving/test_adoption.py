@@ -37,7 +37,7 @@ OF_POD = {"apiVersion": "v1", "kind": "Pod", "name": "s-0", "uid": "uid-s-0"}
 OF_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s"}
 
 
-@pytest.mark.parametrize("owners", [[], [OF_POD]], ids=["no owner", "pods"])
+@pytest.mark.parametrize("owners", [[], [OF_POD]], ids=["no owner", "owned by pods"])
 @pytest.mark.parametrize("has_annotation", [True, False])
 def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(
     owners: Any, has_annotation: bool
@@ -96,7 +96,7 @@ DIFFERENT = {
 NOT_ADOPTED = "is not adopted: its podsets differ from those of the StatefulSet"
 
 
-@pytest.mark.parametrize("has_annotation", [True, False], ids=["annotated", "bare"])
+@pytest.mark.parametrize("has_annotation", [True, False], ids=["annotated", "without annotation"])
 @pytest.mark.parametrize("changes", DIFFERENT.values(), ids=list(DIFFERENT))
 def test_b11_workload_under_the_older_name_with_other_podsets_is_not_adopted(
     changes: Any, has_annotation: bool
@@ -118,7 +118,7 @@ def test_workload_under_older_name_is_adopted_with_any_pod_count_when_set_is_on_
     assert patch["metadata"]["ownerReferences"] == [OF_SET]
 
 
-@pytest.mark.parametrize("has_annotation", [True, False], ids=["annotated", "bare"])
+@pytest.mark.parametrize("has_annotation", [True, False], ids=["annotated", "without annotation"])
 def test_unowned_workload_with_name_of_set_and_other_podsets_is_reported_and_unchanged(
     has_annotation: bool,
 ) -> None:

@@ -65,7 +65,7 @@ def test_retry_count_of_flavor_check_is_kept_until_another_flavor_is_assigned() 
 NINE = [{"name": f"c{number}"} for number in range(9)]
 
 
-def too_many(flavors: str) -> tuple[str, str, str]:
+def too_many_checks(flavors: str) -> tuple[str, str, str]:
     message = (
         f"9 AdmissionChecks of ClusterQueue cq apply to {flavors}, and a Workload can have at most 8: "
         "remove some from spec.admissionChecksStrategy.admissionChecks, "
@@ -99,7 +99,7 @@ def test_reserved_workload_is_released_when_too_many_checks_apply(
     queue: dict[str, Any], flavors: str
 ) -> None:
     obj = settle(reserved(AWAITED), cluster_queue=queue)
-    assert condition_of(obj, "QuotaReserved") == too_many(flavors)
+    assert condition_of(obj, "QuotaReserved") == too_many_checks(flavors)
     assert condition_of(obj, "Admitted") == (
         "False",
         "NoReservation",
