@@ -7,7 +7,7 @@
   removed, the unlinked edges are tried again.
 - An edit costs in proportion to the subtree that moves and its path to the root.
 - Each root counts the changes of its tree (``generation``) and holds the index of what the lanes of its
-  ClusterQueues wait for (``waiting``).
+  ClusterQueues wait for (``wake_index``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +55,7 @@ class Node:
     """Of a cohort: a cache of fair sharing."""
     progress: int = 0
     """Meaningful at a root: differs after a head of the tree made progress in a cycle."""
-    waiting: WakeIndex = field(default_factory=WakeIndex)
+    wake_index: WakeIndex = field(default_factory=WakeIndex)
     """Meaningful at a root: what lanes of ClusterQueues below wait for."""
 
     @property
@@ -139,7 +139,7 @@ class CohortTrees:
         node = self.cluster_queues.get(name)
         if node is None:
             node = self.cluster_queues[name] = Node(name, is_cohort=False)
-            self.registrations[name] = TreeRegistration(name, node.cells, node.waiting)
+            self.registrations[name] = TreeRegistration(name, node.cells, node.wake_index)
         node.fair_weight = fair_weight
         self._declare_parent(node, cohort)
         self._declare_quotas(node, quotas)
@@ -302,7 +302,7 @@ class CohortTrees:
         for pair, cell in node.cells.items():
             quota.attach(cell, self.cell(parent, pair))
         self._raise_heights(parent)
-        node.waiting.move(self._registrations_below(node), parent.root.waiting)
+        node.wake_index.move(self._registrations_below(node), parent.root.wake_index)
         self._reshaped(node)
 
     def _unlink(self, node: Node) -> None:
@@ -311,13 +311,13 @@ class CohortTrees:
             return
         self._reshaped(node)
         del (parent.cohorts if node.is_cohort else parent.cluster_queues)[node.name]
-        waiting = parent.root.waiting
+        waiting = parent.root.wake_index
         node.parent = None
         for pair, cell in node.cells.items():
             quota.detach(cell)
             self._drop_idle_cell(parent, pair)
         self._raise_heights(parent)
-        waiting.move(self._registrations_below(node), node.waiting)
+        waiting.move(self._registrations_below(node), node.wake_index)
         self._reshaped(node)
 
     def _registrations_below(self, node: Node) -> list[TreeRegistration]:

@@ -41,7 +41,7 @@ from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import Pending, Preemptions, ScanProgress
 from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.transitions import HeldBack
-from admitq.core.waiting.wait_states import READY, STANDING, LaneState, Ready
+from admitq.core.waiting.wait_states import READY, BLOCKING, LaneState, Ready
 from admitq.core.world import World
 
 _NAME: Final = "is"
@@ -272,7 +272,7 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
 
 
 def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState, *, has_batch: bool) -> None:
-    if isinstance(state, STANDING):
+    if isinstance(state, BLOCKING):
         _check("queues.lanes.head", (state.head.key,), entry.queue.members)
     # Before its batch is due, a lane may need quota that an edit took away.
     if not isinstance(state, Ready) and state.needs is not None and not has_batch:

@@ -25,7 +25,7 @@ from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.scheduling_key import local_queue_of
-from admitq.core.waiting.wait_states import Standing
+from admitq.core.waiting.wait_states import Blocking
 from admitq.core.write_retries import retry_delay
 
 
@@ -38,7 +38,7 @@ class ClusterQueueEntry:
     queue: PendingQueue
     flavor_options: FlavorOptions
     causes: tuple[InactiveCause, ...] = ()
-    standing_before_cycle: Standing | None = None
+    blocking_state_before_cycle: Blocking | None = None
     """The wait state of its head before the cycle that runs, if that is a standing head."""
     last_mark: ClusterQueueMark | None = None
     """The mark of the status for which a refresh was last requested."""

@@ -43,7 +43,7 @@ def check(world: World) -> None:
     _check_local_queues(world)
     _check_indexes(world)
     _check_holders(world)
-    _check_standing(world)
+    _check_blocking_heads(world)
     _check_pods(world)
     _check_second_passes(world)
     _check_nothing_left_undone(world)
@@ -111,16 +111,16 @@ def _check_forest(world: World) -> None:
 
 def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     """Check that each waiting lane is registered for what ends its waiting."""
-    name, registration, index = entry.spec.name, entry.queue.registration, entry.node.root.waiting
+    name, registration, index = entry.spec.name, entry.queue.registration, entry.node.root.wake_index
     _expect(f"registration of {name}", registration, world.cohort_trees.registrations[name])
     _expect(f"index of {name}", registration.index, index)
     waits_for_any_return = registration.waits_for_any_return or registration.holds_back_for_queue
     for what, of, expected in (
         ("an edit", index.waiting, registration.has_waiting_lanes),
-        ("any return", index.any_return, waits_for_any_return),
-        ("progress", index.progress, registration.waits_for_progress),
-        ("cycles of its tree", index.standing, registration.has_standing_head),
-        ("an amount", index.needing, bool(registration.needs)),
+        ("any return", index.waiting_for_any_return, waits_for_any_return),
+        ("progress", index.waiting_for_progress, registration.waits_for_progress),
+        ("cycles of its tree", index.with_blocking_head, registration.has_blocking_head),
+        ("an amount", index.with_needs, bool(registration.needs)),
     ):
         _expect(f"whether {name} waits for {what}", name in of, expected)
     for pair, amount in registration.needs.items():
@@ -241,14 +241,14 @@ def _check_holders(world: World) -> None:
         )
 
 
-def _check_standing(world: World) -> None:
+def _check_blocking_heads(world: World) -> None:
     for name, entry in world.cluster_queues.items():
-        stands = entry.queue.standing_head is not None
+        blocks = entry.queue.blocking_head is not None
         _expect(
-            f"whether {name} is registered as standing", entry.queue.registration.has_standing_head, stands
+            f"whether {name} is registered as blocking", entry.queue.registration.has_blocking_head, blocks
         )
-        if stands and not entry.is_active:
-            raise InvariantViolated(f"the head of {name} stands although the queue is not active")
+        if blocks and not entry.is_active:
+            raise InvariantViolated(f"the head of {name} blocks it although the queue is not active")
 
 
 def _check_pods(world: World) -> None:

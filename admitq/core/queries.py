@@ -196,7 +196,7 @@ class StateQueries:
     def blocking_head(self, cluster_queue: str) -> ObjectKey | None:
         """Return the head that blocks a ClusterQueue; None if no head does."""
         entry = self.world.cluster_queues.get(cluster_queue)
-        head = None if entry is None else entry.queue.standing_head
+        head = None if entry is None else entry.queue.blocking_head
         return None if head is None else head.workload.key
 
     @property

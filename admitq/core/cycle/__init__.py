@@ -37,7 +37,7 @@ from admitq.core.cycle.outdated_refusals import refresh_outdated_refusals
 from admitq.core.cycle.process import refusal_of, reserve
 from admitq.core.cycle.requeue import note_needs, put_back, requeue, requeue_undecided
 from admitq.core.cycle.second_pass import is_second_pass_due, try_second_passes
-from admitq.core.cycle.standing_heads import take_standing_heads
+from admitq.core.cycle.blocking_heads import take_blocking_heads
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import Instant
@@ -67,7 +67,7 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
     entries: list[CycleEntry] = []
     yield
     yield from _nominate_each(cycle, heads, entries)
-    yield from _nominate_each(cycle, list(take_standing_heads(world, entries)), entries)
+    yield from _nominate_each(cycle, list(take_blocking_heads(world, entries)), entries)
     entries.sort(key=_cluster_queue_name)
     for entry in cycle.turns(entries):
         world.deciding = entry.workload.key

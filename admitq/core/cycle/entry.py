@@ -13,7 +13,7 @@ from admitq.core.refusals import Refusal
 from admitq.core.replacing import usage_beyond
 from admitq.core.waiting.pending import Pending, ScanProgress
 from admitq.core.waiting.transitions import Cause
-from admitq.core.waiting.wait_states import Standing
+from admitq.core.waiting.wait_states import Blocking
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +27,7 @@ class CycleEntry:
     """The generation of the cohort tree at the time of the assignment."""
     is_preemptor: bool
     """Whether it waits for workloads that were preempted for it."""
-    standing_before_cycle: Standing | None
+    blocking_state_before_cycle: Blocking | None
     """The wait state of a standing head, which takes part in a cycle of other heads."""
     scan: ScanProgress | None = None
     """The progress of the scan of flavors after this attempt."""

@@ -181,10 +181,10 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> CycleE
         root,
         generation,
         is_preemptor=queue.queue.positions.is_preemptor(pending.workload),
-        standing_before_cycle=queue.standing_before_cycle,
+        blocking_state_before_cycle=queue.blocking_state_before_cycle,
         progress_at_start=root.progress,
     )
-    queue.standing_before_cycle = None
+    queue.blocking_state_before_cycle = None
     entry.original = world.original_of(queue.spec.name, pending.workload)
     if entry.original is not None:
         entry.taken_over = world.assigned(entry.original)

@@ -34,7 +34,7 @@ from admitq.core.waiting.wait_states import (
     QueueUnusable,
     Ready,
     RetryOnProgress,
-    Standing,
+    Blocking,
     WaitingForPreemption,
     WaitingForQuota,
 )
@@ -98,12 +98,12 @@ def requeue(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
         cycle.lost.append(entry)
     elif _waits_for_preemption(refusal):
         queue.set_preemptor(pending)
-        cycle.standing.append((entry, WaitingForPreemption(pending.position)))
-    elif pending.scan is not None and isinstance(entry.standing_before_cycle, FirstOfStrictQueue):
+        cycle.blocking.append((entry, WaitingForPreemption(pending.position)))
+    elif pending.scan is not None and isinstance(entry.blocking_state_before_cycle, FirstOfStrictQueue):
         # All flavors were tried before it stood. Two such heads would ask for cycles in turn without end.
         pending.scan = None
-        entry.causes.update(entry.standing_before_cycle.causes)
-        cycle.standing.append((entry, FirstOfStrictQueue(pending.position)))
+        entry.causes.update(entry.blocking_state_before_cycle.causes)
+        cycle.blocking.append((entry, FirstOfStrictQueue(pending.position)))
     elif isinstance(refusal, PodsNotReady) or pending.scan is not None:
         queue.requeue(pending)
     elif entry.tree_changed:
@@ -130,7 +130,7 @@ def _park(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
     if queue.queue.positions.strategy is QueueingStrategy.STRICT_FIFO:
         if not _is_for_its_flavors_alone(refusal):
             cycle.parked.append(entry)
-            cycle.standing.append((entry, FirstOfStrictQueue(pending.position)))
+            cycle.blocking.append((entry, FirstOfStrictQueue(pending.position)))
             return
         cycle.world.waiting.hold_back(queue, pending, QueueUnusable(_causes(entry)))
     else:
@@ -169,26 +169,26 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
     for entry in cycle.lost:
         world.deciding = entry.workload.key
         # A standing head goes on with other flavors when it is the next head: two could wake each other so.
-        goes_on = entry.pending.scan is not None and entry.standing_before_cycle is None
+        goes_on = entry.pending.scan is not None and entry.blocking_state_before_cycle is None
         again = goes_on or entry.progress_at_start != entry.root.progress
-        _requeue_or_stand(world, entry, LostInCycle(entry.pending.position), again=again)
+        _requeue_or_block(world, entry, LostInCycle(entry.pending.position), again=again)
         yield
-    for entry, state in cycle.standing:
+    for entry, state in cycle.blocking:
         world.deciding = entry.workload.key
         # A head that may run with fewer pods may have preempted for more than is left to be had, and one that
         # went on to another flavor may fit the first, which is withheld no longer.
         changed = entry.tree_changed or entry.generation != entry.root.generation
         withheld_no_longer = entry.lost_before and entry.progress_at_start != entry.root.progress
-        _requeue_or_stand(world, entry, state, again=changed or withheld_no_longer)
+        _requeue_or_block(world, entry, state, again=changed or withheld_no_longer)
         yield
     world.deciding = None
 
 
-def _requeue_or_stand(world: World, entry: CycleEntry, state: Standing, *, again: bool) -> None:
+def _requeue_or_block(world: World, entry: CycleEntry, state: Blocking, *, again: bool) -> None:
     if again:
         entry.queue.queue.requeue(entry.pending)
     else:
-        world.waiting.stand(entry.queue, entry.pending, replace(state, causes=_causes(entry)))
+        world.waiting.requeue_blocking(entry.queue, entry.pending, replace(state, causes=_causes(entry)))
 
 
 def note_needs(world: World, entry: CycleEntry) -> None:
@@ -207,7 +207,7 @@ def note_needs(world: World, entry: CycleEntry) -> None:
 
 def put_back(world: World, entry: CycleEntry) -> None:
     """Requeue a head without a turn. Its wait state stays, unless quota was taken or returned."""
-    if entry.standing_before_cycle is not None and entry.generation == entry.root.generation:
-        world.waiting.stand(entry.queue, entry.pending, entry.standing_before_cycle)
+    if entry.blocking_state_before_cycle is not None and entry.generation == entry.root.generation:
+        world.waiting.requeue_blocking(entry.queue, entry.pending, entry.blocking_state_before_cycle)
     else:
         entry.queue.queue.requeue(entry.pending)

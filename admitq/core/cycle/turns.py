@@ -16,7 +16,7 @@ from admitq.core.overlay import Overlay
 from admitq.core.preemption import Victim, is_borrowing
 from admitq.core.refusals import QuotaTakenInCycle, Refusal
 from admitq.core.settings import Gates
-from admitq.core.waiting.wait_states import Standing
+from admitq.core.waiting.wait_states import Blocking
 from admitq.core.world import World
 
 
@@ -79,7 +79,7 @@ class Cycle:
     overlays: dict[Node, Overlay] = field(default_factory=dict[Node, Overlay])
     lost: list[CycleEntry] = field(default_factory=list[CycleEntry])
     """Heads that lost to other heads of this cycle."""
-    standing: list[tuple[CycleEntry, Standing]] = field(default_factory=list[tuple[CycleEntry, Standing]])
+    blocking: list[tuple[CycleEntry, Blocking]] = field(default_factory=list[tuple[CycleEntry, Blocking]])
     """Heads that become standing heads unless the cycle changed the cause of their refusal; their states."""
     out_of_flavors: list[tuple[CycleEntry, Refusal]] = field(default_factory=list[tuple[CycleEntry, Refusal]])
     """Heads that the last flavors refused, and that lost earlier flavors to other heads."""

@@ -28,6 +28,6 @@ def update_activity(world: World, entry: ClusterQueueEntry) -> None:
         world.waiting.cluster_queue_changed(entry)
     else:
         entry.queue.forget_refusals()
-        world.waiting.end_standing(entry)
+        world.waiting.end_blocking(entry)
     # Workloads that hold quota in it may be preempted now, or no more.
     world.waiting.candidates_changed(entry.node)

@@ -25,9 +25,9 @@ def delete_namespace(world: World, event: NamespaceDeleted, _now: Instant) -> No
 
 def _retry(world: World, namespace: str) -> None:
     for entry in world.waiting.concerned.take(namespace_cause(namespace)):
-        head = entry.queue.standing_head
+        head = entry.queue.blocking_head
         if head is not None and head.workload.key.namespace == namespace:
-            world.waiting.end_standing(entry)
+            world.waiting.end_blocking(entry)
         if not retry_namespace(world, entry, namespace):
             world.waiting.concerned.add(entry, (namespace_cause(namespace),))
 

@@ -40,7 +40,7 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
             _retry_preemptors(world, entry)
         elif entry.is_leaving and not was_leaving:
             # Preemptors prefer it as a target from now on.
-            _retry_standing_preemptors(world, entry)
+            _retry_blocking_preemptors(world, entry)
         world.settle(entry, now)
     charging.follow(world, entry, former, now)
 
@@ -150,7 +150,7 @@ def _count_failed_preemption(world: World, preemptor: Pending | None) -> None:
         world.report(preemptor, PreemptionsFailed(failed, preemptor.refusal.refused))
 
 
-def _retry_standing_preemptors(world: World, entry: WorkloadEntry) -> None:
+def _retry_blocking_preemptors(world: World, entry: WorkloadEntry) -> None:
     held = entry.held
     queue = None if held is None else world.cluster_queues.get(held.cluster_queue)
     if held is not None and queue is not None:

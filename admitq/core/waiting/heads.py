@@ -93,15 +93,15 @@ class Heads:
             if entry is None or pending is None:
                 self._drop_candidate(name)
                 continue
-            if entry.queue.registration.has_standing_head:
-                entry.queue.registration.set_standing(stands=False)
-                entry.queue.end_standing(HEAD_OVERTAKEN)
+            if entry.queue.registration.has_blocking_head:
+                entry.queue.registration.set_blocking(blocks=False)
+                entry.queue.end_blocking(HEAD_OVERTAKEN)
                 self.overtaken.append(entry)
                 is_overtaken(entry.node.root)
             heads[name] = (entry, pending)
         return self._taken(heads)
 
-    def take_standing(self, names: Iterable[str]) -> list[tuple[ClusterQueueEntry, Pending]]:
+    def take_blocking(self, names: Iterable[str]) -> list[tuple[ClusterQueueEntry, Pending]]:
         """Take standing heads into a cycle that heads of their trees asked for.
 
         Args:
@@ -112,9 +112,9 @@ class Heads:
             if name in self.paused.cluster_queues:
                 continue
             entry = self._cluster_queues[name]
-            entry.standing_before_cycle = entry.queue.standing_state
-            entry.queue.registration.set_standing(stands=False)
-            entry.queue.end_standing(TREE_CYCLE_BEGUN)
+            entry.blocking_state_before_cycle = entry.queue.blocking_state
+            entry.queue.registration.set_blocking(blocks=False)
+            entry.queue.end_blocking(TREE_CYCLE_BEGUN)
             pending = entry.queue.pop()
             assert pending is not None, "a standing head is the head"  # noqa: S101 narrows the type
             heads[name] = (entry, pending)

@@ -23,10 +23,10 @@ from admitq.core.waiting.wait_states import (
     NOMINATED,
     PARKED,
     READY,
-    STANDING,
+    BLOCKING,
     LaneState,
     Ready,
-    Standing,
+    Blocking,
 )
 from admitq.core.waiting.waiting_lanes import ONE_PASS_FROM, WaitingLanes
 from admitq.core.waiting.wake_index import TreeRegistration
@@ -67,11 +67,11 @@ class Lanes:
         return self._usage_of is not None
 
     @property
-    def standing_state(self) -> Standing | None:
+    def blocking_state(self) -> Blocking | None:
         """The wait state of the standing head."""
-        lane = self.waiting.standing
+        lane = self.waiting.blocking
         state = None if lane is None else lane.state
-        return state if isinstance(state, STANDING) else None
+        return state if isinstance(state, BLOCKING) else None
 
     # --- workloads in and out ---------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Lanes:
         """Take the head of the ClusterQueue, as ``head`` found it, out of its lane into a cycle."""
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
-        if isinstance(lane.state, STANDING) and lane.state.head != pending.position:
+        if isinstance(lane.state, BLOCKING) and lane.state.head != pending.position:
             self.change_state(lane, HEAD_OVERTAKEN, READY)
         elif not isinstance(lane.state, Ready):
             self.change_state(lane, NEED_MET, READY)
@@ -135,13 +135,13 @@ class Lanes:
 
     def head(self) -> Pending | None:
         """Return the workload that a cycle evaluates next; None if every lane waits."""
-        first, standing = self._first_position(), self.standing_state
-        is_held_up = first is not None and standing is not None and first[2] == standing.head
+        first, blocking = self._first_position(), self.blocking_state
+        is_blocked = first is not None and blocking is not None and first[2] == blocking.head
         if self._ends_by_need:
-            within = self.waiting.first_within_available()
-            if within is not None and (first is None or within <= first):
-                first, is_held_up = within, False
-        return None if first is None or is_held_up else self._members[first[2].key]
+            with_need = self.waiting.first_with_available_need()
+            if with_need is not None and (first is None or with_need <= first):
+                first, is_blocked = with_need, False
+        return None if first is None or is_blocked else self._members[first[2].key]
 
     def _first_position(self) -> LanePosition | None:
         """Return the first position of a lane that is not parked."""
@@ -222,12 +222,12 @@ class Lanes:
                 self.drop_if_empty(lane)
         self._offer_all(parked)
         if len(parked) < len(lanes):
-            self.end_standing(event)
+            self.end_blocking(event)
 
-    def end_standing(self, event: WaitEvent) -> None:
+    def end_blocking(self, event: WaitEvent) -> None:
         """Have the standing head, if there is one, take part in cycles as any other."""
-        if self.waiting.standing is not None:
-            self.change_state(self.waiting.standing, event, READY)
+        if self.waiting.blocking is not None:
+            self.change_state(self.waiting.blocking, event, READY)
 
     def drop_emptied(self) -> None:
         """Forget parked lanes without workloads."""
@@ -242,7 +242,7 @@ class Lanes:
 
     def _position_of_needs(self, lane: Lane) -> LanePosition | None:
         # An earlier workload of the lane does not wait as the standing head does.
-        head = lane.state.head if isinstance(lane.state, STANDING) else self.first_of(lane)
+        head = lane.state.head if isinstance(lane.state, BLOCKING) else self.first_of(lane)
         return None if head is None else self.position_of(lane, head)
 
     # --- turns of LocalQueues ---------------------------------------------------------------------

@@ -37,7 +37,7 @@ from admitq.core.waiting.wait_states import (
     InvalidWorkload,
     LaneState,
     QueueUnusable,
-    Standing,
+    Blocking,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
@@ -76,15 +76,15 @@ class PendingQueue:
         return self.lanes.waiting.parked_workloads + len(self.held_back)
 
     @property
-    def standing_head(self) -> Pending | None:
+    def blocking_head(self) -> Pending | None:
         """The head, while it takes part in cycles of other heads and blocks the workloads behind it."""
-        state = self.standing_state
+        state = self.blocking_state
         return None if state is None else self.members[state.head.key]
 
     @property
-    def standing_state(self) -> Standing | None:
+    def blocking_state(self) -> Blocking | None:
         """The wait state of the standing head."""
-        return self.lanes.standing_state
+        return self.lanes.blocking_state
 
     @property
     def is_waiting(self) -> bool:
@@ -144,7 +144,7 @@ class PendingQueue:
         key_now = self.key_of(pending.workload) if pending.lane is None else pending.lane.key
         is_same_key = self.key_of(workload) == key_now
         ends_with_change = pending.is_held_back and HOLDING_BACK[type(pending.state)].ends_with_change
-        reconsidered = ends_with_change or self._is_standing(pending)
+        reconsidered = ends_with_change or self._is_blocking(pending)
         if not is_same_key:
             pending.scan = None
         if is_same_key and position == pending.position and not reconsidered:
@@ -163,7 +163,7 @@ class PendingQueue:
             self.enter(pending, REQUESTS_CHANGED)
         elif pending.lane is not None:
             is_same_key = self.key_of(pending.workload) == pending.lane.key
-            if is_same_key and not self._is_standing(pending):
+            if is_same_key and not self._is_blocking(pending):
                 return
             self._leave_lane(pending)
             if not is_same_key:
@@ -236,9 +236,9 @@ class PendingQueue:
         if event is not PROGRESS_MADE:
             self._enter_all(self.held_back.of_kind(QueueUnusable), QUEUE_RECONSIDERED)
 
-    def end_standing(self, event: WaitEvent) -> None:
+    def end_blocking(self, event: WaitEvent) -> None:
         """Have the head take part in cycles as any other."""
-        self.lanes.end_standing(event)
+        self.lanes.end_blocking(event)
 
     def namespace_selected(self, namespace: str) -> None:
         """Evaluate the workloads again that were held back because of this namespace."""
@@ -286,8 +286,8 @@ class PendingQueue:
         pending.position = position
         self.enter(pending, ORDER_CHANGED)
 
-    def _is_standing(self, pending: Pending) -> bool:
-        state = self.standing_state
+    def _is_blocking(self, pending: Pending) -> bool:
+        state = self.blocking_state
         return state is not None and state.head == pending.position
 
     # --- internals --------------------------------------------------------------------------------
@@ -300,8 +300,8 @@ class PendingQueue:
         lane = pending.lane
         if lane is None:
             return
-        if self._is_standing(pending):
-            self.end_standing(HEAD_CHANGED)
+        if self._is_blocking(pending):
+            self.end_blocking(HEAD_CHANGED)
         if pending.is_in_cycle:
             pending.lane = None
             self.lanes.drop_if_empty(lane)

@@ -7,7 +7,7 @@ from typing import Any
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.transitions import Cause
-from admitq.core.waiting.wait_states import STANDING, Ready, RetryOnProgress
+from admitq.core.waiting.wait_states import BLOCKING, Ready, RetryOnProgress
 
 
 def check_queue(queue: PendingQueue) -> None:
@@ -34,9 +34,9 @@ def check_queue(queue: PendingQueue) -> None:
         ("parked lanes", set(lanes.waiting.parked), parked),
         ("workloads in parked lanes", lanes.waiting.parked_workloads, sum(lane.size for lane in parked)),
         (
-            "standing lanes",
-            {lanes.waiting.standing} - {None},
-            {each for each in waiting if _is_standing(each)},
+            "blocking lanes",
+            {lanes.waiting.blocking} - {None},
+            {each for each in waiting if _is_blocking(each)},
         ),
         ("lanes that wait for any return", set(lanes.waiting.by_any_return), any_return),
         ("lanes by cause", _causes(lanes.waiting.by_cause), by_cause),
@@ -57,8 +57,8 @@ def _expect(what: str, actual: Any, expected: Any) -> None:
         raise AssertionError(f"{what}: {actual!r}, should be {expected!r}")
 
 
-def _is_standing(lane: Lane) -> bool:
-    return isinstance(lane.state, STANDING)
+def _is_blocking(lane: Lane) -> bool:
+    return isinstance(lane.state, BLOCKING)
 
 
 def _causes(by_cause: Mapping[Cause, Iterable[Lane]]) -> set[tuple[Cause, Lane]]:
@@ -96,7 +96,7 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
         if entry.item is lane
     }
     position = None if first is None else lanes.position_of(lane, first)
-    head = lane.state.head if isinstance(lane.state, STANDING) else first
+    head = lane.state.head if isinstance(lane.state, BLOCKING) else first
     needs: Any = () if isinstance(lane.state, Ready) or head is None else lane.state.needs or ()
     expected = None if head is None or not needs else lanes.position_of(lane, head)
     _expect(f"needs of {lane.key}", indexed, set(needs))

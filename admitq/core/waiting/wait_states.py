@@ -146,12 +146,12 @@ class LostInCycle:
 
 
 Parked: TypeAlias = WaitingForQuota | RetryOnProgress
-Standing: TypeAlias = FirstOfStrictQueue | WaitingForPreemption | LostInCycle
-LaneState: TypeAlias = Ready | Parked | Standing
+Blocking: TypeAlias = FirstOfStrictQueue | WaitingForPreemption | LostInCycle
+LaneState: TypeAlias = Ready | Parked | Blocking
 
 READY: Final = Ready()
 PARKED: Final = (WaitingForQuota, RetryOnProgress)
-STANDING: Final = (FirstOfStrictQueue, WaitingForPreemption, LostInCycle)
+BLOCKING: Final = (FirstOfStrictQueue, WaitingForPreemption, LostInCycle)
 
 
 # --- the table --------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ NEED_MET: Final = WaitEvent(
 QUOTA_RETURNED: Final = WaitEvent(
     "quota returned",
     "Quota returned to the cohort tree, or other workloads may be preempted. Lanes with needs go on waiting.",
-    _all_to((*PARKED, *STANDING), Ready),
+    _all_to((*PARKED, *BLOCKING), Ready),
 )
 PROGRESS_MADE: Final = WaitEvent(
     "progress made",
@@ -215,20 +215,20 @@ PROGRESS_MADE: Final = WaitEvent(
 TREE_CYCLE_BEGUN: Final = WaitEvent(
     "cycle of the tree begun",
     "Another head of the cycle concerns the standing head, which takes part in it.",
-    _all_to(STANDING, Ready),
+    _all_to(BLOCKING, Ready),
 )
 CANDIDATE_LEAVES: Final = WaitEvent(
     "candidate leaves",
     "A workload that the standing head may preempt began to leave: it comes first among the candidates.",
-    _all_to(STANDING, Ready),
+    _all_to(BLOCKING, Ready),
 )
 HEAD_OVERTAKEN: Final = WaitEvent(
-    "head overtaken", "A workload that comes before the standing head is evaluated.", _all_to(STANDING, Ready)
+    "head overtaken", "A workload that comes before the standing head is evaluated.", _all_to(BLOCKING, Ready)
 )
 HEAD_CHANGED: Final = WaitEvent(
     "head changed",
     "The standing head left, or it was changed, or labels of its namespace were.",
-    _all_to(STANDING, Ready),
+    _all_to(BLOCKING, Ready),
 )
 EARLIER_WORKLOAD_QUEUED: Final = WaitEvent(
     "earlier workload queued",
@@ -238,27 +238,27 @@ EARLIER_WORKLOAD_QUEUED: Final = WaitEvent(
 TREE_EDITED: Final = WaitEvent(
     "tree edited",
     "Quota, weights, limits or parents of the cohort tree changed.",
-    _all_to((*PARKED, *STANDING), Ready),
+    _all_to((*PARKED, *BLOCKING), Ready),
 )
 CLUSTER_QUEUE_CHANGED: Final = WaitEvent(
     "ClusterQueue changed",
     "Its specification, a flavor of it, or whether it is active changed.",
-    _all_to((*PARKED, *STANDING), Ready),
+    _all_to((*PARKED, *BLOCKING), Ready),
 )
 CONSTRAINT_CHANGED: Final = WaitEvent(
     "constraint changed",
     "What a constraint other than quota looks at changed. Lanes that it did not refuse go on waiting.",
-    _all_to((*PARKED, *STANDING), Ready),
+    _all_to((*PARKED, *BLOCKING), Ready),
 )
 BATCH_DUE: Final = WaitEvent(
     "batch due",
     "The period is over in which causes of the cohort tree are collected (setting requeueBatchPeriod).",
-    _all_to((*PARKED, *STANDING), Ready),
+    _all_to((*PARKED, *BLOCKING), Ready),
 )
 RETRY_REQUESTED: Final = WaitEvent(
     "retry requested",
     "A check wants all workloads evaluated; in operation, nothing does.",
-    _all_to((*PARKED, *STANDING), Ready),
+    _all_to((*PARKED, *BLOCKING), Ready),
 )
 LANE_EMPTIED: Final = WaitEvent("lane emptied", "No workload has its scheduling key.", _all_to(PARKED, Ready))
 
@@ -296,7 +296,7 @@ EVENT_INTO_LANE_STATE: Final[Mapping[type, WaitEvent]] = {
 }
 """By state, the event with which it begins."""
 
-LANE_STATES: Final = (Ready, *PARKED, *STANDING)
+LANE_STATES: Final = (Ready, *PARKED, *BLOCKING)
 
 
 # --- states of single workloads ---------------------------------------------------------------------------

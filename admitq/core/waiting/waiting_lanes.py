@@ -16,7 +16,7 @@ from admitq.core.waiting.transitions import Cause, WaitEvent
 from admitq.core.waiting.wait_states import (
     PROGRESS_MADE,
     QUOTA_RETURNED,
-    STANDING,
+    BLOCKING,
     Ready,
     RetryOnProgress,
 )
@@ -41,7 +41,7 @@ class WaitingLanes:
         self.parked: dict[Lane, None] = {}
         self.parked_workloads = 0
         """How many workloads are in parked lanes."""
-        self.standing: Lane | None = None
+        self.blocking: Lane | None = None
         """The lane of the standing head."""
         self.by_any_return: dict[Lane, None] = {}
         self.by_progress: dict[Lane, None] = {}
@@ -62,9 +62,9 @@ class WaitingLanes:
             return list(self.by_any_return)
         if event is PROGRESS_MADE:
             return list(self.by_progress)
-        return [*self.parked, *(() if self.standing is None else (self.standing,))]
+        return [*self.parked, *(() if self.blocking is None else (self.blocking,))]
 
-    def first_within_available(self) -> LanePosition | None:
+    def first_with_available_need(self) -> LanePosition | None:
         """Return the first position of a lane that needs no more than what is available."""
         first: LanePosition | None = None
         for pair, lanes in self.by_need.items():
@@ -79,8 +79,8 @@ class WaitingLanes:
         """Index a lane by the state that it has now."""
         state = lane.state
         assert not isinstance(state, Ready)  # noqa: S101 narrows the type
-        if isinstance(state, STANDING):
-            self.standing = lane
+        if isinstance(state, BLOCKING):
+            self.blocking = lane
         else:
             self.parked[lane] = None
             self.parked_workloads += lane.size
@@ -96,8 +96,8 @@ class WaitingLanes:
 
     def remove(self, lane: Lane) -> None:
         """Remove a lane that still has the state by which it was indexed."""
-        if isinstance(lane.state, STANDING):
-            self.standing = None
+        if isinstance(lane.state, BLOCKING):
+            self.blocking = None
         else:
             self._remove_parked(lane)
         self._remove_any_return_and_causes(lane)
@@ -127,7 +127,7 @@ class WaitingLanes:
 
     def _register(self) -> None:
         registration = self._registration
-        registration.set_waiting(waits=bool(self.parked) or self.standing is not None)
+        registration.set_waiting(waits=bool(self.parked) or self.blocking is not None)
         registration.set_any_return(waits=bool(self.by_any_return))
         registration.set_progress(waits=bool(self.by_progress))
 

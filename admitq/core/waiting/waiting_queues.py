@@ -33,7 +33,7 @@ from admitq.core.waiting.wait_states import (
     Backoff,
     NamespaceNotSelected,
     QueueUnusable,
-    Standing,
+    Blocking,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
@@ -74,17 +74,17 @@ class WaitingQueues:
         """Note that a workload entered, left or moved in a ClusterQueue."""
         self.heads.note_empty_lanes(entry.spec.name)
         self.heads.touch(entry)
-        self.settle_standing(entry)
+        self.settle_blocking(entry)
 
     # --- causes in a cohort tree ------------------------------------------------------------------
 
     def quota_returned(self, node: Node, usage: Usage) -> None:
         """End the waiting of lanes that may be admitted since quota returned at a ClusterQueue's node."""
-        index = node.root.waiting
+        index = node.root.wake_index
         if index.is_empty:
             return
         met = {each.name: each for pair, _ in usage for each in self._met_by_return(node, pair, index)}
-        if index.needing:
+        if index.with_needs:
             self._outdated_trees[node.root] = None
         self.candidates_changed(node)
         if self.batches.period:
@@ -103,11 +103,11 @@ class WaitingQueues:
 
     def candidates_changed(self, node: Node) -> None:
         """End the waiting of lanes that may preempt, since the candidates for preemption changed."""
-        index = node.root.waiting
+        index = node.root.wake_index
         if self.batches.period:
-            self.batches.collect(index.any_return)
+            self.batches.collect(index.waiting_for_any_return)
         else:
-            self._end_waiting(index.any_return.values(), QUOTA_RETURNED)
+            self._end_waiting(index.waiting_for_any_return.values(), QUOTA_RETURNED)
 
     def candidates_leave(self, root: Node, leaving: Mapping[FlavorResource, AbstractSet[str]]) -> None:
         """End the waiting of standing heads if the order of candidates for their targets changed.
@@ -122,29 +122,29 @@ class WaitingQueues:
                 them and would find the same targets again. A standing head of the only one of these goes on
                 waiting.
         """
-        for name in sorted(root.waiting.standing):
+        for name in sorted(root.wake_index.with_blocking_head):
             entry = self._cluster_queues[name]
-            state, cells = entry.queue.standing_state, entry.node.cells
+            state, cells = entry.queue.blocking_state, entry.node.cells
             if (
                 state is not None
                 and state.needs is None
                 and any(pair in cells and satisfied != {name} for pair, satisfied in leaving.items())
             ):
-                entry.queue.registration.set_standing(stands=False)
-                entry.queue.end_standing(CANDIDATE_LEAVES)
+                entry.queue.registration.set_blocking(blocks=False)
+                entry.queue.end_blocking(CANDIDATE_LEAVES)
                 self.heads.touch(entry)
 
     def capacity_given_up(self, node: Node) -> None:
         """End the waiting of lanes that may be admitted since a standing head reserves none any more."""
         self.candidates_changed(node)
         if self.batches.period:
-            self.batches.collect(node.root.waiting.progress)
+            self.batches.collect(node.root.wake_index.waiting_for_progress)
         else:
             self.progress_made(node.root)
 
     def progress_made(self, root: Node) -> None:
         """End the waiting of lanes that wait for progress of another head of the tree."""
-        for registration in _sorted(root.waiting.progress.values()):
+        for registration in _sorted(root.wake_index.waiting_for_progress.values()):
             entry = self._cluster_queues[registration.name]
             entry.queue.end_waiting(PROGRESS_MADE)
             self.heads.touch(entry)
@@ -153,7 +153,7 @@ class WaitingQueues:
         """End all waiting in a tree before or after a change of its quota, weights or shape."""
         if self.batches.period:
             self._outdated_trees.pop(node.root, None)
-            self.batches.collect(node.root.waiting.names)
+            self.batches.collect(node.root.wake_index.names)
         else:
             self._end_all(node, TREE_EDITED)
 
@@ -166,7 +166,7 @@ class WaitingQueues:
 
     def _end_all(self, node: Node, event: WaitEvent) -> None:
         self._outdated_trees.pop(node.root, None)
-        names = node.root.waiting.names
+        names = node.root.wake_index.names
         self.batches.discard(names)
         self._end_waiting([self._cluster_queues[name].queue.registration for name in names], event)
 
@@ -174,7 +174,7 @@ class WaitingQueues:
         for registration in _sorted(registrations):
             entry = self._cluster_queues[registration.name]
             entry.queue.end_waiting(event)
-            registration.set_standing(stands=entry.queue.standing_state is not None)
+            registration.set_blocking(blocks=entry.queue.blocking_state is not None)
             self.heads.touch(entry)
 
     # --- causes at a ClusterQueue -----------------------------------------------------------------
@@ -205,7 +205,7 @@ class WaitingQueues:
     def _end_in_queue(self, entry: ClusterQueueEntry, event: WaitEvent, cause: Cause | None = None) -> None:
         entry.queue.end_waiting(event, cause)
         self.heads.touch(entry)
-        self.settle_standing(entry)
+        self.settle_blocking(entry)
 
     def hold_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
         """Keep a workload out of the lanes of its ClusterQueue."""
@@ -246,28 +246,28 @@ class WaitingQueues:
 
     # --- standing heads ---------------------------------------------------------------------------
 
-    def stand(self, entry: ClusterQueueEntry, pending: Pending, state: Standing) -> None:
+    def requeue_blocking(self, entry: ClusterQueueEntry, pending: Pending, state: Blocking) -> None:
         """Queue a head again, and have it take part in cycles that other heads of its tree ask for.
 
         It also goes on once its namespace is not selected any more.
         """
         entry.queue.requeue_waiting(pending, state)
-        entry.queue.registration.set_standing(stands=True)
+        entry.queue.registration.set_blocking(blocks=True)
         self.concerned.add(entry, state.causes)
         self.concerned.add(entry, (namespace_cause(pending.workload.key.namespace),))
 
-    def settle_standing(self, entry: ClusterQueueEntry) -> None:
+    def settle_blocking(self, entry: ClusterQueueEntry) -> None:
         """If the head of a ClusterQueue stands no more, let others have the capacity that it reserved."""
         registration = entry.queue.registration
-        if registration.has_standing_head and entry.queue.standing_state is None:
-            registration.set_standing(stands=False)
+        if registration.has_blocking_head and entry.queue.blocking_state is None:
+            registration.set_blocking(blocks=False)
             self.capacity_given_up(entry.node)
 
-    def end_standing(self, entry: ClusterQueueEntry) -> None:
+    def end_blocking(self, entry: ClusterQueueEntry) -> None:
         """Have the head of a ClusterQueue take part in cycles as any other, because what it needs changed."""
-        entry.queue.end_standing(HEAD_CHANGED)
+        entry.queue.end_blocking(HEAD_CHANGED)
         self.heads.touch(entry)
-        self.settle_standing(entry)
+        self.settle_blocking(entry)
 
     # --- restoring --------------------------------------------------------------------------------
 
@@ -282,8 +282,8 @@ class WaitingQueues:
 
     def restore(self, entry: ClusterQueueEntry, *, has_outdated_refusals: bool) -> None:
         """Have a ClusterQueue wait as a dump had it; its lanes and workloads are restored."""
-        registration, head = entry.queue.registration, entry.queue.standing_head
-        registration.set_standing(stands=head is not None)
+        registration, head = entry.queue.registration, entry.queue.blocking_head
+        registration.set_blocking(blocks=head is not None)
         if head is not None:
             self.concerned.add(entry, (namespace_cause(head.workload.key.namespace),))
         self.concerned.add(entry, entry.queue.lanes.waiting.by_cause)
@@ -301,7 +301,7 @@ class WaitingQueues:
     def take_outdated_refusals(self, limit: int | None) -> list[tuple[ClusterQueueEntry, Lane]]:
         """Take the next lanes with possibly outdated refusals; at most ``limit``, if that is set."""
         for root in sorted(self._outdated_trees, key=_name):
-            registrations = _sorted(root.waiting.needing.values())
+            registrations = _sorted(root.wake_index.with_needs.values())
             self._outdated.add(self._cluster_queues[each.name].queue for each in registrations)
         self._outdated_trees.clear()
         taken = self._outdated.take(limit)

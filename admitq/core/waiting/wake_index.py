@@ -60,7 +60,7 @@ class TreeRegistration:
     """Whether progress of a head of the tree does."""
     holds_back_for_queue: bool = False
     """Whether a workload is held back until the ClusterQueue, its tree or its quota changes."""
-    has_standing_head: bool = False
+    has_blocking_head: bool = False
     """Whether the head takes part in cycles that heads of the tree ask for."""
     needs: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     """The least amount of each (flavor, resource) that ends the waiting of some lane."""
@@ -96,10 +96,10 @@ class TreeRegistration:
             self.waits_for_progress = waits
             self.index.note(self)
 
-    def set_standing(self, *, stands: bool) -> None:
+    def set_blocking(self, *, blocks: bool) -> None:
         """Set whether the head takes part in cycles that heads of the tree ask for."""
-        if stands != self.has_standing_head:
-            self.has_standing_head = stands
+        if blocks != self.has_blocking_head:
+            self.has_blocking_head = blocks
             self.index.note(self)
 
     def set_need(self, pair: FlavorResource, amount: int | None) -> None:
@@ -133,10 +133,10 @@ class WakeIndex:
     """The ClusterQueues of one cohort tree by what may end the waiting of their lanes."""
 
     waiting: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
-    any_return: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
-    progress: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
-    standing: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
-    needing: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
+    waiting_for_any_return: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
+    waiting_for_progress: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
+    with_blocking_head: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
+    with_needs: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     """ClusterQueues with lanes that wait for a certain amount."""
     _heaps: dict[Cell, list[_ArmedNeed]] = field(default_factory=dict[Cell, list[_ArmedNeed]])
     _full_at: dict[Cell, int] = field(default_factory=dict[Cell, int])
@@ -146,21 +146,21 @@ class WakeIndex:
     @property
     def is_empty(self) -> bool:
         """Whether no lane of the tree waits."""
-        return not (self.waiting or self.any_return)
+        return not (self.waiting or self.waiting_for_any_return)
 
     @property
     def names(self) -> list[str]:
         """ClusterQueues with lanes that wait, sorted."""
-        return sorted({*self.waiting, *self.any_return})
+        return sorted({*self.waiting, *self.waiting_for_any_return})
 
     def note(self, registration: TreeRegistration) -> None:
         """Index a ClusterQueue by how its lanes wait now."""
         for index, belongs in (
             (self.waiting, registration.has_waiting_lanes),
-            (self.any_return, registration.waits_for_any_return or registration.holds_back_for_queue),
-            (self.progress, registration.waits_for_progress),
-            (self.standing, registration.has_standing_head),
-            (self.needing, bool(registration.needs)),
+            (self.waiting_for_any_return, registration.waits_for_any_return or registration.holds_back_for_queue),
+            (self.waiting_for_progress, registration.waits_for_progress),
+            (self.with_blocking_head, registration.has_blocking_head),
+            (self.with_needs, bool(registration.needs)),
         ):
             if belongs:
                 index[registration.name] = registration
@@ -169,7 +169,7 @@ class WakeIndex:
 
     def arm(self, registration: TreeRegistration, pair: FlavorResource) -> None:
         """Report a ClusterQueue once its least need of a (flavor, resource) may be met."""
-        self.needing[registration.name] = registration
+        self.with_needs[registration.name] = registration
         own = registration.cells.get(pair)
         if own is None:
             return  # An edit took the quota away, and ends the waiting itself.
@@ -190,7 +190,7 @@ class WakeIndex:
     def move(self, registrations: Iterable[TreeRegistration], other: "WakeIndex") -> None:
         """Move ClusterQueues to another tree."""
         for registration in registrations:
-            for index in (self.waiting, self.any_return, self.progress, self.standing, self.needing):
+            for index in (self.waiting, self.waiting_for_any_return, self.waiting_for_progress, self.with_blocking_head, self.with_needs):
                 index.pop(registration.name, None)
             registration.index = other
             registration.armed.clear()

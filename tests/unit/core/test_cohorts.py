@@ -154,7 +154,7 @@ def test_breaking_one_circle_of_cohorts_leaves_another_cyclic() -> None:
 
 
 def names_waiting(node: Node) -> list[str]:
-    return node.root.waiting.names
+    return node.root.wake_index.names
 
 
 def test_waiting_cluster_queues_are_indexed_only_in_their_tree() -> None:
@@ -201,7 +201,7 @@ def test_need_is_met_by_quota_of_the_tree_that_the_cluster_queue_moved_to() -> N
     registration.set_need(CPU, 5)
     trees.put_cluster_queue("mover", "south", quotas(1))
     trees.remove_usage(other, ((CPU, 4),))
-    assert mover.root.waiting.met_by_return(other.cells[CPU]) == [registration]
+    assert mover.root.wake_index.met_by_return(other.cells[CPU]) == [registration]
 
 
 def test_deleted_cluster_queue_is_indexed_in_no_tree() -> None:

@@ -56,7 +56,7 @@ def play_with_preemptor(**fields: Any) -> Play:
     return play
 
 
-def test_standing_heads_with_untried_flavors_do_not_ask_for_cycles_in_turn() -> None:
+def test_blocking_heads_with_untried_flavors_do_not_ask_for_cycles_in_turn() -> None:
     play = Play()
     play.put_flavors("f1", "f2")
     quota = group(("f1", 2), ("f2", 2))

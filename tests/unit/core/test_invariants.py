@@ -57,15 +57,15 @@ def _leave_in_cycle(world: World) -> None:
 
 
 def _unindex_needs(world: World) -> None:
-    world.cluster_queues["q"].node.root.waiting.needing.clear()
+    world.cluster_queues["q"].node.root.wake_index.with_needs.clear()
 
 
 def _index_for_any_return(world: World) -> None:
-    world.cluster_queues["q"].node.root.waiting.any_return["q"] = world.cohort_trees.registrations["q"]
+    world.cluster_queues["q"].node.root.wake_index.waiting_for_any_return["q"] = world.cohort_trees.registrations["q"]
 
 
 def _index_for_progress(world: World) -> None:
-    world.cluster_queues["q"].node.root.waiting.progress["q"] = world.cohort_trees.registrations["q"]
+    world.cluster_queues["q"].node.root.wake_index.waiting_for_progress["q"] = world.cohort_trees.registrations["q"]
 
 
 def _register_in_another_tree(world: World) -> None:
@@ -74,7 +74,7 @@ def _register_in_another_tree(world: World) -> None:
 
 def _register_twice(world: World) -> None:
     node = world.cluster_queues["q"].node
-    world.cohort_trees.registrations["q"] = TreeRegistration("q", node.cells, node.root.waiting)
+    world.cohort_trees.registrations["q"] = TreeRegistration("q", node.cells, node.root.wake_index)
 
 
 def _disarm_need(world: World) -> None:
@@ -152,11 +152,11 @@ def _preempt_workload_without_quota(world: World) -> None:
 
 
 def _index_as_standing(world: World) -> None:
-    world.cluster_queues["q"].node.root.waiting.standing["q"] = world.cohort_trees.registrations["q"]
+    world.cluster_queues["q"].node.root.wake_index.with_blocking_head["q"] = world.cohort_trees.registrations["q"]
 
 
 def _register_as_standing(world: World) -> None:
-    world.cohort_trees.registrations["q"].set_standing(stands=True)
+    world.cohort_trees.registrations["q"].set_blocking(blocks=True)
 
 
 def _stand_in_stopped_queue(world: World) -> None:
@@ -164,7 +164,7 @@ def _stand_in_stopped_queue(world: World) -> None:
     entry.queue.end_waiting(TREE_EDITED)
     pending = entry.queue.pop()
     assert pending is not None
-    world.waiting.stand(entry, pending, FirstOfStrictQueue(pending.position))
+    world.waiting.requeue_blocking(entry, pending, FirstOfStrictQueue(pending.position))
     entry.causes = (InactiveCause(ActiveReason.STOPPED),)
 
 
@@ -218,8 +218,8 @@ def _keep_touched_cluster_queue(world: World) -> None:
         (_misorder_holders, "leavers of q"),
         (_preempt_workload_without_quota, "n/third is to be preempted and holds nothing"),
         (_index_as_standing, "whether q waits for cycles of its tree"),
-        (_register_as_standing, "whether q is registered as standing"),
-        (_stand_in_stopped_queue, "the head of q stands although the queue is not active"),
+        (_register_as_standing, "whether q is registered as blocking"),
+        (_stand_in_stopped_queue, "the head of q blocks it although the queue is not active"),
         (_halt_without_unready_workload, "admission is halted without an unready workload"),
         (_wait_for_pods_of_pending_workload, "workloads that admission waits for"),
         (_keep_reserved_capacity_between_cycles, "usage at the node of q"),

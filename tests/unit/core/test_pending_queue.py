@@ -165,8 +165,8 @@ def test_size_of_heaps_is_bounded_after_many_changes() -> None:
         queue.update(pending, replace(pending.workload, queued_at=n * 37 % 1009))
     check_queue(queue)
     (lane,) = queue.lanes.by_key.values()
-    assert len(lane.heads) < 200
-    assert len(queue.lanes.offered) < 200
+    assert len(lane.positions) < 200
+    assert len(queue.lanes.unparked_positions) < 200
     assert len(drain(queue)) == 10
 
 
@@ -254,7 +254,7 @@ def test_lane_with_met_need_is_ordered_among_ready_lanes() -> None:
 
 def test_lane_with_met_need_has_no_head_when_needs_do_not_end_waiting() -> None:
     cpu_quota = Quota()
-    queue = queue_of(workload("a", 1), registration=cpu_quota.registration, ends_by_need=False)
+    queue = queue_of(workload("a", 1), registration=cpu_quota.registration, takes_head_by_need=False)
     park_head(queue, 5)
     assert cpu_quota.give_back(5) == ["q"]
     assert queue.head() is None
@@ -305,7 +305,7 @@ def test_lane_that_no_amount_can_help_waits_for_no_return() -> None:
     queue.requeue_waiting(pending, replace(waiting_for_quota(pending), needs=()))
     check_queue(queue)
     index = cpu_quota.registration.index
-    assert (index.names, index.any_return, index.needing) == (["q"], {}, {})
+    assert (index.names, index.waiting_for_any_return, index.with_needs) == (["q"], {}, {})
     assert list(queue.lanes.waiting.indexed) == []
     assert queue.is_waiting
 
@@ -327,7 +327,7 @@ def test_strict_queue_continues_when_its_standing_head_is_removed() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2), strict=True)
     block_with_head(queue)
     queue.remove(name_of("a"))
-    assert queue.standing_head is None
+    assert queue.blocking_head is None
     assert drain(queue) == ["b"]
 
 
@@ -419,7 +419,7 @@ def test_workloads_move_to_lane_of_their_changed_requests() -> None:
     hold_back(queue, InvalidWorkload(), workload("d", pods=bare))
     rules["n"] = RequestRules(limits=NamespaceLimits(default_requests=(("cpu", Fraction(1)),)))
     for pending in list(queue.members.values()):
-        queue.readjust(pending)
+        queue.update_requests(pending)
     queue.lanes.drop_emptied()
     check_queue(queue)
     assert drain(queue) == ["a", "b", "d"]
@@ -431,16 +431,16 @@ def test_workloads_move_to_lane_of_their_changed_requests() -> None:
 def test_workload_that_requests_the_same_as_before_stays_parked() -> None:
     queue = queue_of(workload("a"))
     park_head(queue)
-    queue.readjust(queue.members[name_of("a")])
+    queue.update_requests(queue.members[name_of("a")])
     assert queue.head() is None
 
 
 def test_standing_head_is_evaluated_again_if_a_bound_on_its_requests_changed() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2), strict=True)
     block_with_head(queue)
-    queue.readjust(queue.members[name_of("b")])
+    queue.update_requests(queue.members[name_of("b")])
     assert queue.head() is None
-    queue.readjust(queue.members[name_of("a")])
+    queue.update_requests(queue.members[name_of("a")])
     check_queue(queue)
     assert drain(queue) == ["a", "b"]
 

@@ -22,7 +22,7 @@ from admitq.core.waiting.wait_states import (
     LANE_EVENTS,
     LANE_STATES,
     PARKED,
-    STANDING,
+    BLOCKING,
     WORKLOAD_EVENTS,
     WORKLOAD_STATES,
     Arriving,
@@ -142,7 +142,7 @@ def test_transition_is_accepted_exactly_if_the_table_has_it(
 
 
 def test_every_state_other_than_ready_begins_with_an_event_of_its_own() -> None:
-    assert set(EVENT_INTO_LANE_STATE) == {*PARKED, *STANDING} == set(LANE_STATES) - {Ready}
+    assert set(EVENT_INTO_LANE_STATE) == {*PARKED, *BLOCKING} == set(LANE_STATES) - {Ready}
     for state, event in EVENT_INTO_LANE_STATE.items():
         assert event.next_kind == {Ready: state}
 

@@ -55,7 +55,7 @@ def test_index_lists_cluster_queues_by_what_they_wait_for() -> None:
         ("a", lambda target: target.set_any_return(waits=True)),
         ("b", lambda target: target.set_held_back(holds_back=True)),
         ("c", lambda target: target.set_progress(waits=True)),
-        ("d", lambda target: target.set_standing(stands=True)),
+        ("d", lambda target: target.set_blocking(blocks=True)),
         ("e", lambda target: target.set_need(CPU, 5)),
         ("f", lambda target: target.set_waiting(waits=True)),
     ):
@@ -63,8 +63,8 @@ def test_index_lists_cluster_queues_by_what_they_wait_for() -> None:
         for _ in range(2):
             wait(registration)  # The second time changes nothing.
     assert index.names == ["a", "b", "f"]
-    assert (list(index.any_return), list(index.progress)) == (["a", "b"], ["c"])
-    assert (list(index.standing), list(index.needing)) == (["d"], ["e"])
+    assert (list(index.waiting_for_any_return), list(index.waiting_for_progress)) == (["a", "b"], ["c"])
+    assert (list(index.with_blocking_head), list(index.with_needs)) == (["d"], ["e"])
     assert list(index.waiting) == ["f"]
     assert not index.is_empty
 
@@ -77,7 +77,7 @@ def test_index_drops_cluster_queue_that_no_longer_waits() -> None:
         registration.set_any_return(waits=waits)
         registration.set_held_back(holds_back=waits)
         registration.set_progress(waits=waits)
-        registration.set_standing(stands=waits)
+        registration.set_blocking(blocks=waits)
         registration.set_need(CPU, 5 if waits else None)
         assert index.is_empty is not waits
     assert (registration.needs, registration.armed) == ({}, {})
@@ -89,7 +89,7 @@ def test_cluster_queue_with_held_back_workload_still_waits_for_any_return() -> N
     registration.set_any_return(waits=True)
     registration.set_held_back(holds_back=True)
     registration.set_any_return(waits=False)
-    assert list(index.any_return) == ["q"]
+    assert list(index.waiting_for_any_return) == ["q"]
 
 
 # --- needs ----------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_need_of_quota_that_an_edit_removed_is_kept_and_not_reported() -> None:
     index = WakeIndex()
     registration = TreeRegistration("q", {}, index)
     registration.set_need(CPU, 5)
-    assert (registration.available(CPU), registration.armed, list(index.needing)) == (0, {}, ["q"])
+    assert (registration.available(CPU), registration.armed, list(index.with_needs)) == (0, {}, ["q"])
     registration.rearm()
     assert registration.armed == {}
 
@@ -210,13 +210,13 @@ def test_cluster_queue_that_moved_is_reported_only_in_its_new_tree() -> None:
     registration.set_need(CPU, 15)
     registration.set_waiting(waits=True)
     registration.set_progress(waits=True)
-    registration.set_standing(stands=True)
+    registration.set_blocking(blocks=True)
     registration.set_any_return(waits=True)
     quota.detach(mover)
     quota.attach(mover, new_root)
     old.move([registration], new)
-    assert (list(old.needing), old.names, new.names) == (["stayer"], [], ["mover"])
-    assert list(new.any_return) == list(new.progress) == list(new.standing) == list(new.needing) == ["mover"]
+    assert (list(old.with_needs), old.names, new.names) == (["stayer"], [], ["mover"])
+    assert list(new.waiting_for_any_return) == list(new.waiting_for_progress) == list(new.with_blocking_head) == list(new.with_needs) == ["mover"]
     quota.remove_usage(stayer, 20)
     assert old.met_by_return(stayer) == []
     quota.remove_usage(neighbor, 10)

@@ -436,7 +436,7 @@ STEPS: list[tuple[Any, str, Callable[[RunningManager], Awaitable[None]]]] = [
     (_REQUEUE, "_park", _submit_too_large),
     (cycle, "note_needs", _submit_too_large),
     *((process, step.__name__, _submit_preemptor) for step in process.STEPS),
-    (_REQUEUE, "_requeue_or_stand", _submit_preemptor),
+    (_REQUEUE, "_requeue_or_block", _submit_preemptor),
     (
         import_module("admitq.core.cycle.outdated_refusals"),
         "inadmissibility",

@@ -28,7 +28,7 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.world import World
 
 
-def take_standing_heads(
+def take_blocking_heads(
     world: World, entries: Iterable[CycleEntry]
 ) -> Iterator[tuple[ClusterQueueEntry, Pending]]:
     """Take the standing heads into a cycle that its heads concern.
@@ -41,19 +41,19 @@ def take_standing_heads(
     for entry in entries:
         by_tree.setdefault(entry.root, []).append(entry)
     for root, heads in by_tree.items():
-        if root.waiting.standing:
-            yield from world.waiting.heads.take_standing(_participants(world, root, heads))
+        if root.wake_index.with_blocking_head:
+            yield from world.waiting.heads.take_blocking(_participants(world, root, heads))
 
 
 def _participants(world: World, root: Node, heads: Iterable[CycleEntry]) -> list[str]:
-    standing = {name: world.cluster_queues[name] for name in sorted(root.waiting.standing)}
+    blocking = {name: world.cluster_queues[name] for name in sorted(root.wake_index.with_blocking_head)}
     changed = set(chain.from_iterable(map(_pairs_changed_by, heads)))
     overtaken = (entry for entry in world.waiting.heads.overtaken if entry.node.root is root)
     changed = changed.union(*map(_pairs_of, overtaken))
     if world.settings.fair_sharing is not None:
-        return list(standing) if changed else [name for name, each in standing.items() if _is_strict(each)]
+        return list(blocking) if changed else [name for name, each in blocking.items() if _is_strict(each)]
     taken: dict[str, None] = {}
-    waiting = dict(standing)
+    waiting = dict(blocking)
     while found := [name for name, each in waiting.items() if _is_strict(each) or _looks_at(each, changed)]:
         for name in found:
             taken[name] = None

@@ -45,9 +45,9 @@ def test_preemptor_stays_the_head_before_urgent_workloads() -> None:
     pending = preempt_for_head(queue)
     enter(queue, workload("urgent", 3, priority=9))
     assert queue.head() is None
-    assert (queue.standing_head, queue.is_waiting) == (pending, True)
+    assert (queue.blocking_head, queue.is_waiting) == (pending, True)
     queue.end_waiting(TREE_EDITED)
-    assert queue.standing_head is None
+    assert queue.blocking_head is None
     assert drain(queue) == ["a", "urgent", "b"]
     assert queue.positions.preemptor is None
 
@@ -120,7 +120,7 @@ def test_progress_ends_waiting_only_of_lanes_that_retry_on_progress() -> None:
     assert queue.inadmissible == 2
     queue.end_waiting(PROGRESS_MADE)
     check_queue(queue)
-    assert (queue.standing_head, queue.head(), queue.inadmissible) == (standing, None, 1)
+    assert (queue.blocking_head, queue.head(), queue.inadmissible) == (standing, None, 1)
     queue.end_waiting(TREE_EDITED)
     assert drain(queue) == ["stands", "retries", "refused"]
 
@@ -132,7 +132,7 @@ def test_return_of_quota_ends_waiting_only_of_lanes_without_needs() -> None:
     preempt_for_head(queue)
     queue.end_waiting(QUOTA_RETURNED)
     check_queue(queue)
-    assert queue.standing_head is None
+    assert queue.blocking_head is None
     assert drain(queue) == ["stands", "any"]
     assert lane_of(queue, "five").is_parked
 
@@ -148,8 +148,8 @@ def test_earlier_workload_of_same_lane_overtakes_standing_head(
     enter(queue, workload("a", 1))
     earlier = pop(queue)
     assert earlier.workload.key.name == "a"
-    assert queue.standing_head is None
-    queue.end_standing(HEAD_OVERTAKEN)
+    assert queue.blocking_head is None
+    queue.end_blocking(HEAD_OVERTAKEN)
     queue.remove(name_of("a"))
     check_queue(queue)
     assert queue.head() is pending
