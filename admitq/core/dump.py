@@ -41,7 +41,7 @@ from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import Pending, Preemptions, ScanProgress
 from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.transitions import HeldBack
-from admitq.core.waiting.wait_states import READY, BLOCKING, LaneState, Ready
+from admitq.core.waiting.wait_states import BLOCKING, READY, LaneState, Ready
 from admitq.core.world import World
 
 _NAME: Final = "is"

@@ -21,7 +21,7 @@ from admitq.core.cohorts import Node
 from admitq.core.entries import WorkloadEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey
-from admitq.core.preemption import Excluded, TreeCandidates, Victim
+from admitq.core.preemption import ExcludedWorkloads, TreeIndexes, Victim
 from admitq.core.quota import Cell
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
@@ -102,9 +102,9 @@ class Overlay:
         self._without_victims = SupposedUsage()
         self._without_reserved = SupposedUsage()
         self._generation = root.generation
-        self.excluded: Final = Excluded(self._victims, admitted)
+        self.excluded: Final = ExcludedWorkloads(self._victims, admitted)
         """Workloads that are no candidates in this cycle any more."""
-        self._candidates = TreeCandidates(world, self._without_victims, self.excluded)
+        self._indexes = TreeIndexes(world, self._without_victims, self.excluded)
 
     @property
     def is_empty(self) -> bool:
@@ -112,10 +112,10 @@ class Overlay:
         return not (self._reserved or self._victims)
 
     @property
-    def candidates(self) -> TreeCandidates:
+    def indexes(self) -> TreeIndexes:
         """The indexes of candidates for preemption."""
         self._rebuild_if_changed()
-        return self._candidates
+        return self._indexes
 
     def are_victims(self, victims: Iterable[Victim]) -> bool:
         """Whether some of these are victims already."""
@@ -128,9 +128,9 @@ class Overlay:
             cell = node.cells[pair]
             self._reserved[cell] = self._reserved.get(cell, 0) + amount
             self._without_reserved.add(cell, 0)
-            self._without_victims.follow(cell, amount)
+            self._without_victims.add_where_differing(cell, amount)
             quota.add_usage(cell, amount)
-        self._candidates.update(node)
+        self._indexes.update(node)
 
     def add_victims(self, victims: Iterable[Victim]) -> None:
         """Suppose that these workloads have left, for heads behind."""
@@ -143,7 +143,7 @@ class Overlay:
             for pair, amount in _usage_of(victim.entry):
                 self._without_victims.add(node.cells[pair], -amount)
         for node in nodes:
-            self._candidates.update(node)
+            self._indexes.update(node)
 
     def settle_reservation(
         self, record: WorkloadEntry, node: Node, expected: Iterable[tuple[FlavorResource, int]]
@@ -160,32 +160,32 @@ class Overlay:
         usage = [(pair, amount) for pair, amount in expected if amount]
         changes = self._world.cohort_trees.changes
         for pair, amount in usage:
-            self._without_victims.follow(node.cells[pair], amount)
-            self._without_reserved.follow(node.cells[pair], amount)
+            self._without_victims.add_where_differing(node.cells[pair], amount)
+            self._without_reserved.add_where_differing(node.cells[pair], amount)
         self._world.settle_reservation(record)
         if self._root.generation == changes + 1 and sorted(usage) == list(_usage_of(record)):
             self._generation = self._root.generation
-            self._candidates.update(node)
+            self._indexes.update(node)
         else:
             self._generation = _UNKNOWN
 
     def without_victims(self, node: Node, more: Iterable[Victim], ask: Callable[[], _Answer]) -> _Answer:
         """Return the answer of a head at a node as if all victims had left, and these of the head too."""
         self._rebuild_if_changed()
-        self._without_victims.enter(node)
+        self._without_victims.apply(node)
         own = [victim.entry for victim in more if victim.entry.workload.key not in self._victims]
         for entry in own:
-            self._without_victims.enter(_node_of(self._world, entry))
+            self._without_victims.apply(_node_of(self._world, entry))
         answer = ask_without(self._world, own, ask)
-        self._without_victims.leave()
+        self._without_victims.restore()
         return answer
 
     def without_reserved_capacity(self, node: Node, ask: Callable[[], _Answer]) -> _Answer:
         """Return the answer of a head at a node by what is in use now, with the victims in the tree."""
         self._rebuild_if_changed()
-        self._without_reserved.enter(node)
+        self._without_reserved.apply(node)
         answer = ask()
-        self._without_reserved.leave()
+        self._without_reserved.restore()
         return answer
 
     def undo(self) -> None:
@@ -199,7 +199,7 @@ class Overlay:
         if self._root.generation == self._generation:
             return
         self._generation = self._root.generation
-        self._candidates.clear()
+        self._indexes.clear()
         self._without_victims.clear()
         self._without_reserved.clear()
         for entry in self._victims.values():

@@ -43,7 +43,7 @@ class SupposedUsage:
             spill = _spilled(at, used, spill)
             at = at.parent
 
-    def follow(self, cell: Cell, amount: int) -> None:
+    def add_where_differing(self, cell: Cell, amount: int) -> None:
         """Count an amount that the tree is about to count at a ClusterQueue's cell, too."""
         usage = self._usage
         if not usage:
@@ -59,7 +59,7 @@ class SupposedUsage:
             spill = _spilled(at, used, spill)
             at = at.parent
 
-    def enter(self, node: Node) -> None:
+    def apply(self, node: Node) -> None:
         """Put the supposed usage into the cells of a node and of the nodes above it."""
         usage = self._usage
         if not usage:
@@ -74,7 +74,7 @@ class SupposedUsage:
                     cell.usage = supposed
             at = at.parent
 
-    def leave(self) -> None:
+    def restore(self) -> None:
         """Restore the usage of all cells of the entered nodes."""
         for cell, usage in self._replaced:
             cell.usage = usage

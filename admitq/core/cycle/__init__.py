@@ -30,6 +30,7 @@ Rules of this package
 
 from collections.abc import Iterable, Iterator
 
+from admitq.core.cycle.blocking_heads import take_blocking_heads
 from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import nominate
@@ -37,7 +38,6 @@ from admitq.core.cycle.outdated_refusals import refresh_outdated_refusals
 from admitq.core.cycle.process import refusal_of, reserve
 from admitq.core.cycle.requeue import note_needs, put_back, requeue, requeue_undecided
 from admitq.core.cycle.second_pass import is_second_pass_due, try_second_passes
-from admitq.core.cycle.blocking_heads import take_blocking_heads
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import Instant

@@ -21,7 +21,7 @@ from admitq.core.instructions import FitMode
 from admitq.core.model import PodSetAssignment, Workload
 from admitq.core.overlay import Overlay, ask_without, replacing, without_original
 from admitq.core.partial_admission import assign_partially, may_shrink
-from admitq.core.preemption import Excluded, Preemptor, Victim, find_victims, never_preempts
+from admitq.core.preemption import ExcludedWorkloads, Preemptor, Victim, find_victims, never_preempts
 from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
 from admitq.core.waiting.pending import Pending, ScanProgress
@@ -87,8 +87,8 @@ class FlavorSearch:
             assert overlay is not None, "the ClusterQueue preempts"  # noqa: S101 narrows the type
             excluded = overlay.excluded
             if original is not None:
-                excluded = Excluded(excluded, (original.workload.key,))
-            found = find_victims(self.world, preemptor, usage, looked_for[1], excluded, overlay.candidates)
+                excluded = ExcludedWorkloads(excluded, (original.workload.key,))
+            found = find_victims(self.world, preemptor, usage, looked_for[1], excluded, overlay.indexes)
             self._found[looked_for] = found
         return found
 

@@ -27,6 +27,7 @@ from admitq.core.waiting.transitions import Causes, HeldBack
 from admitq.core.waiting.wait_states import (
     HOLDING_BACK,
     NEEDS_KNOWN,
+    Blocking,
     FirstOfStrictQueue,
     InvalidWorkload,
     LostInCycle,
@@ -34,7 +35,6 @@ from admitq.core.waiting.wait_states import (
     QueueUnusable,
     Ready,
     RetryOnProgress,
-    Blocking,
     WaitingForPreemption,
     WaitingForQuota,
 )

@@ -14,17 +14,17 @@ from collections.abc import Collection, Container, Mapping
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
 from admitq.core.preemption import classical, fair
-from admitq.core.preemption.candidates import Excluded, Preemptor, TargetSearch, Victim, is_borrowing
+from admitq.core.preemption.candidates import ExcludedWorkloads, Preemptor, TargetSearch, Victim, is_borrowing
+from admitq.core.preemption.capacity import RequestedCapacity
 from admitq.core.preemption.policies import never_preempts, reserves_capacity
-from admitq.core.preemption.room import Room
-from admitq.core.preemption.tree import TreeCandidates
+from admitq.core.preemption.tree_indexes import TreeIndexes
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
 __all__ = [
-    "Excluded",
+    "ExcludedWorkloads",
     "Preemptor",
-    "TreeCandidates",
+    "TreeIndexes",
     "Victim",
     "find_victims",
     "is_borrowing",
@@ -39,7 +39,7 @@ def find_victims(
     usage: Mapping[FlavorResource, int],
     contested: Collection[FlavorResource],
     excluded: Container[ObjectKey] = (),
-    tree: TreeCandidates | None = None,
+    indexes: TreeIndexes | None = None,
 ) -> tuple[Victim, ...]:
     """Find the workloads to preempt for a workload.
 
@@ -51,30 +51,30 @@ def find_victims(
             least one of them.
         excluded: workloads that are no candidates: their usage is off the tree, or they were admitted in this
             cycle.
-        tree: the indexes of the preemptor's tree in this cycle; without it, an index for this search is made.
+        indexes: the indexes of the preemptor's tree in this cycle; without it, an index for this search is made.
 
     Returns:
         Victims, all of which are needed; none if not even all candidates would be enough, or if the workload
         fits without preemption.
     """
     node = preemptor.queue.node
-    if never_preempts(preemptor.queue.spec.preemption) or Room(node, usage).is_free():
+    if never_preempts(preemptor.queue.spec.preemption) or RequestedCapacity(node, usage).is_available():
         return ()
     pairs = frozenset(contested)
     search = TargetSearch(world, preemptor, usage, pairs, excluded)
-    if tree is None:
-        tree = TreeCandidates(world, SupposedUsage(), excluded)
+    if indexes is None:
+        indexes = TreeIndexes(world, SupposedUsage(), excluded)
     fairness = world.settings.fair_sharing
     if fairness is not None:
-        bounds = tree.by_share(pairs, tree.highest_priority(preemptor))
+        bounds = indexes.by_share(pairs, indexes.highest_priority(preemptor))
         bounds.index.prepare(node)
-        found = fair.find(search, bounds, fairness)
+        candidates = fair.find(search, bounds, fairness)
     else:
         levels = classical.find_levels(search)
         if classical.has_candidates_in_own_queue_alone(search, levels):
-            found = classical.find_in_own_queue(search)
+            candidates = classical.find_in_own_queue(search)
         else:
-            by_order = tree.by_order(pairs)
-            by_order.prepare(node)
-            found = classical.find(search, by_order, levels, tree.highest_priority(preemptor))
-    return tuple([Victim(candidate.entry, candidate.reason) for candidate in found])
+            index = indexes.by_order(pairs)
+            index.prepare(node)
+            candidates = classical.find(search, index, levels, indexes.highest_priority(preemptor))
+    return tuple([Victim(candidate.entry, candidate.reason) for candidate in candidates])

@@ -21,7 +21,7 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import Share, supposed_share
 from admitq.core.preemption.index import Amounts, ShareIndex
-from admitq.core.preemption.places import ShareKey, share_at
+from admitq.core.preemption.sort_keys import ShareKey, share_from_key
 from admitq.core.sorted_blocks import SortedBlocks
 
 _BLOCK: Final = 16
@@ -42,7 +42,7 @@ class FinalBounds:
         self._least: dict[Node, Amounts] = {}
 
     def next_by_final_share(
-        self, cohort: Node, since: ShareKey, is_enough: Callable[[Share], bool], left_out: Node
+        self, cohort: Node, since: ShareKey, is_enough: Callable[[Share], bool], excluded_child: Node
     ) -> ShareKey | None:
         """Return the place of the first child that may have enough of a share without one of its candidates.
 
@@ -51,15 +51,15 @@ class FinalBounds:
             since: the place at which the search begins. The usage of all children from there on, except for
                 the one left out, must be that of the index.
             is_enough: whether a share is. If one is, every greater share must be.
-            left_out: a child that is passed over.
+            excluded_child: a child that is passed over.
         """
         blocks = self._by_final_share.get(cohort)
         if blocks is None:
             blocks = self._by_final_share[cohort] = SortedBlocks(max, _BLOCK)
             for key, node in self.index.children(cohort):
-                blocks.add_estimate(key, node, share_at(key))
-        found = blocks.first(is_enough, since, self._final_share, left_out)
-        return None if found is None else found.place
+                blocks.add_estimate(key, node, share_from_key(key))
+        entry = blocks.first(is_enough, since, self._final_share, excluded_child)
+        return None if entry is None else entry.key
 
     def next_by_amounts(
         self, cohort: Node, since: ShareKey, are_small: Callable[[Amounts], bool]
@@ -76,18 +76,20 @@ class FinalBounds:
             blocks = self._by_amounts[cohort] = SortedBlocks(_least_of_each, _BLOCK)
             for key, node in self.index.children(cohort):
                 blocks.add_estimate(key, node, {})
-        found = blocks.first(are_small, since, self._passed_on_by)
-        return None if found is None else found.place
+        entry = blocks.first(are_small, since, self._least_amounts_at_parent)
+        return None if entry is None else entry.key
 
     def least_amounts(self, node: Node) -> Amounts:
         """Return the least amounts by which the removal of any candidate reduces a listed node's usage."""
         least = self._least.get(node)
         if least is None:
-            each = self._passed_on_below(node) if node.is_cohort else self.index.held(node)
-            least = self._least[node] = reduce(_least_of_each, each)
+            amounts_of_each = (
+                self._least_amounts_of_children(node) if node.is_cohort else self.index.held(node)
+            )
+            least = self._least[node] = reduce(_least_of_each, amounts_of_each)
         return least
 
-    def passed_on(self, node: Node, amounts: Amounts) -> Amounts:
+    def amounts_at_parent(self, node: Node, amounts: Amounts) -> Amounts:
         """Return the least amounts by which a parent's usage falls if a borrowing node's falls by these.
 
         A parent counts what a node uses beyond its local part: the quota that it does not lend. Without a
@@ -96,39 +98,39 @@ class FinalBounds:
         what the node lends. Such a node is known to borrow a pair only if no other pair is contested.
         """
         contested = self.index.contested
-        passed_on: dict[FlavorResource, int] = {}
+        at_parent: dict[FlavorResource, int] = {}
         for pair, amount in amounts.items():
             cell = node.cells[pair]
             if not cell.local:
-                passed_on[pair] = amount
+                at_parent[pair] = amount
             elif len(contested) == 1 and pair in contested:
-                passed_on[pair] = min(amount, cell.lent)
-        return passed_on
+                at_parent[pair] = min(amount, cell.lent)
+        return at_parent
 
     def update(self, node: Node) -> None:
         """Correct the index and all bounds on the path of a ClusterQueue."""
-        former = {at: self.index.place(at) for at in (node, *node.ancestors)}
+        former = {at: self.index.sort_key(at) for at in (node, *node.ancestors)}
         self.index.update(node)
         for at in former:
             self._least.pop(at, None)
-        for at, place in former.items():
+        for at, key in former.items():
             if at.parent is not None:
-                self._move(at, at.parent, place)
+                self._move(at, at.parent, key)
 
     def _move(self, node: Node, cohort: Node, former: ShareKey | None) -> None:
         """Give a node its present place, and estimate its bounds again: they may differ at the same place."""
-        place = self.index.place(node)
+        key = self.index.sort_key(node)
         shares, amounts = self._by_final_share.get(cohort), self._by_amounts.get(cohort)
         if former is not None:
             if shares is not None:
                 shares.remove(former)
             if amounts is not None:
                 amounts.remove(former)
-        if place is not None:
+        if key is not None:
             if shares is not None:
-                shares.add_estimate(place, node, share_at(place))
+                shares.add_estimate(key, node, share_from_key(key))
             if amounts is not None:
-                amounts.add_estimate(place, node, {})
+                amounts.add_estimate(key, node, {})
 
     def _final_share(self, node: Node) -> Share:
         usage, least = self.index.usage, self.least_amounts(node)
@@ -137,16 +139,16 @@ class FinalBounds:
             {cell: usage.get(cell, cell.usage) - least.get(pair, 0) for pair, cell in node.cells.items()},
         )
 
-    def _passed_on_by(self, node: Node) -> Amounts:
-        return self.passed_on(node, self.least_amounts(node))
+    def _least_amounts_at_parent(self, node: Node) -> Amounts:
+        return self.amounts_at_parent(node, self.least_amounts(node))
 
-    def _passed_on_below(self, cohort: Node) -> Iterator[Amounts]:
+    def _least_amounts_of_children(self, cohort: Node) -> Iterator[Amounts]:
         for _, child in self.index.children(cohort):
-            yield self._passed_on_by(child)
+            yield self._least_amounts_at_parent(child)
 
 
-def _least_of_each(some: Amounts, others: Amounts) -> Amounts:
+def _least_of_each(first: Amounts, second: Amounts) -> Amounts:
     """Return the least amount of each pair; none where a pair is missing."""
-    if some == others:
-        return some
-    return {pair: min(amount, others[pair]) for pair, amount in some.items() if pair in others}
+    if first == second:
+        return first
+    return {pair: min(amount, second[pair]) for pair, amount in first.items() if pair in second}

@@ -49,7 +49,7 @@ class Stage(IntEnum):
 STAGES: Final = (Stage.LEAVING, Stage.STAYING)
 
 
-class Excluded:
+class ExcludedWorkloads:
     """Workloads that are no candidates: all keys of several containers, as they are when asked."""
 
     __slots__ = ("_containers",)
@@ -71,25 +71,25 @@ class Candidate:
     The reason holds for the preemptor's own ClusterQueue; a search changes it for all others.
     """
 
-    __slots__ = ("entry", "holds", "node", "order", "reason")
+    __slots__ = ("entry", "node", "order", "reason", "usage")
 
-    def __init__(self, order: PreemptionOrder, entry: WorkloadEntry, holds: Usage, node: Node) -> None:
+    def __init__(self, order: PreemptionOrder, entry: WorkloadEntry, usage: Usage, node: Node) -> None:
         self.order = order
         self.entry = entry
-        self.holds = holds
+        self.usage = usage
         self.node = node
         self.reason = PreemptionReason.IN_CLUSTER_QUEUE
 
     def remove(self) -> None:
         """Remove its usage from the tree."""
         cells = self.node.cells
-        for pair, amount in self.holds:
+        for pair, amount in self.usage:
             quota.add_usage(cells[pair], -amount)
 
     def restore(self) -> None:
         """Undo ``remove``."""
         cells = self.node.cells
-        for pair, amount in self.holds:
+        for pair, amount in self.usage:
             quota.add_usage(cells[pair], amount)
 
 
@@ -107,9 +107,9 @@ def contested_cells(node: Node, contested: Iterable[FlavorResource]) -> tuple[Ce
     return tuple([cells[pair] for pair in contested if pair in cells])
 
 
-def uses_any(holds: Usage, pairs: Container[FlavorResource]) -> bool:
+def uses_any(usage: Usage, pairs: Container[FlavorResource]) -> bool:
     """Whether a usage contains one of these (flavor, resource) pairs."""
-    for pair, _ in holds:  # noqa: SIM110 asked for each workload: a generator costs more
+    for pair, _ in usage:  # noqa: SIM110 asked for each workload: a generator costs more
         if pair in pairs:
             return True
     return False
@@ -151,13 +151,13 @@ class TargetSearch:
             since: a place in the order before which there is no candidate.
         """
         quota_holders = self.world.quota_holders
-        line = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
+        holders = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
         highest = min(priority, highest_priority(policy, self.preemptor.workload.priority))
-        eligible = self._eligible(line(queue.spec.name, since), policy, highest, queue.node)
-        used = self.world.local_queue_usage
-        if used is None or not queue.spec.usage_based_admission:
+        eligible = self._eligible(holders(queue.spec.name, since), policy, highest, queue.node)
+        past_use_of = self.world.local_queue_usage
+        if past_use_of is None or not queue.spec.usage_based_admission:
             return eligible
-        return _by_usage(eligible, used)
+        return _by_usage(eligible, past_use_of)
 
     def candidates(self, queue: ClusterQueueEntry, policy: PreemptionPolicy) -> Iterator[Candidate]:
         """Return all candidates of a ClusterQueue, in order."""
@@ -184,10 +184,12 @@ class TargetSearch:
                 yield Candidate(order, entry, held.usage, node)
 
 
-def _by_usage(candidates: Iterator[Candidate], used: Callable[[ObjectKey], Any]) -> Iterator[Candidate]:
+def _by_usage(
+    candidates: Iterator[Candidate], past_use_of: Callable[[ObjectKey], Any]
+) -> Iterator[Candidate]:
     """Return candidates of LocalQueues that used more first, otherwise in the given order."""
     ordered = list(candidates)
     queues = {candidate.entry.local_queue for candidate in ordered}
-    of = {queue: used(queue) for queue in queues}
-    ordered.sort(key=lambda candidate: of[candidate.entry.local_queue], reverse=True)
+    use_of = {queue: past_use_of(queue) for queue in queues}
+    ordered.sort(key=lambda candidate: use_of[candidate.entry.local_queue], reverse=True)
     return iter(ordered)

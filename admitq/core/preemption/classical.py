@@ -19,10 +19,15 @@ from admitq.core.cohorts import Node
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import BorrowWithinCohort, PreemptionPolicy
 from admitq.core.preemption.candidates import STAGES, Candidate, Stage, TargetSearch
+from admitq.core.preemption.capacity import (
+    Reachability,
+    RequestedCapacity,
+    estimate_reachability,
+    restore_unneeded,
+)
 from admitq.core.preemption.index import OrderIndex
-from admitq.core.preemption.places import OrderKey
 from admitq.core.preemption.policies import highest_priority
-from admitq.core.preemption.room import Reachability, Room, estimate_reachability, restore_unneeded
+from admitq.core.preemption.sort_keys import OrderKey
 from admitq.core.quota import Cell
 from admitq.core.quota_holders import PreemptionOrder
 
@@ -62,18 +67,20 @@ class _Level(NamedTuple):
 class Levels(NamedTuple):
     """The cohorts above the preemptor in which it reclaims with the advantage and without it."""
 
-    far: list[_Level]
-    near: list[_Level]
+    with_advantage: list[_Level]
+    without_advantage: list[_Level]
 
 
 def find_levels(search: TargetSearch) -> Levels:
     """Return the levels of a search; none if the preemptor's ClusterQueue never reclaims."""
     queue = search.preemptor.queue
-    found = Levels([], [])
+    levels_found = Levels([], [])
     if queue.spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER:
         for cohort, visited, advantage in levels(search, queue.node):
-            (found.far if advantage else found.near).append(_Level(cohort, visited))
-    return found
+            (levels_found.with_advantage if advantage else levels_found.without_advantage).append(
+                _Level(cohort, visited)
+            )
+    return levels_found
 
 
 def _all_borrow(must_borrow: _MustBorrow) -> bool:
@@ -86,7 +93,7 @@ def _all_borrow(must_borrow: _MustBorrow) -> bool:
     return True
 
 
-class _Listed:
+class _ListedByOrder:
     """The children of a cohort that are not reached yet, from a position of their list on."""
 
     __slots__ = ("children", "must_borrow", "position", "visited")
@@ -111,15 +118,15 @@ class _Listed:
         return None if child is self.visited else child
 
 
-class _Queue:
+class _OpenedQueue:
     """The candidates of one ClusterQueue."""
 
-    __slots__ = ("_next", "_others", "must_borrow")
+    __slots__ = ("_next", "_remaining", "must_borrow")
 
     def __init__(self, candidates: Iterator[Candidate], must_borrow: _MustBorrow) -> None:
         self.must_borrow = must_borrow
         self._next = next(candidates, None)
-        self._others = candidates
+        self._remaining = candidates
 
     def order(self) -> PreemptionOrder | None:
         """Return the place of the next candidate; None if there is none."""
@@ -129,11 +136,11 @@ class _Queue:
         """Return the next candidate."""
         candidate = self._next
         assert candidate is not None  # noqa: S101 narrows the type: its place is that of a candidate
-        self._next = next(self._others, None)
+        self._next = next(self._remaining, None)
         return candidate
 
 
-class _Walk:
+class _CandidateWalk:
     """Goes through the candidates of other ClusterQueues at one stage, up to a priority."""
 
     def __init__(self, search: TargetSearch, index: OrderIndex, stage: Stage, highest: int) -> None:
@@ -142,36 +149,36 @@ class _Walk:
         self._stage = stage
         self._highest = highest
 
-    def in_turn(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
+    def in_order(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
         """Yield candidates in order, each if its ClusterQueue and the cohorts above it borrow at its turn.
 
         The caller removes each candidate, so that usage falls: what does not borrow has no more turns.
         """
-        number = count()
-        turns: list[tuple[PreemptionOrder, int, _Listed | _Queue]] = []
+        serial_number = count()
+        heap: list[tuple[PreemptionOrder, int, _ListedByOrder | _OpenedQueue]] = []
 
-        def push(turn: _Listed | _Queue) -> None:
-            order = turn.order()
+        def push(source: _ListedByOrder | _OpenedQueue) -> None:
+            order = source.order()
             if order is not None and order.priority <= self._highest:
-                heapq.heappush(turns, (order, next(number), turn))
+                heapq.heappush(heap, (order, next(serial_number), source))
 
         for level in levels:
-            push(_Listed(self._index.children(level.cohort, self._stage), level.visited, ()))
-        while turns:
-            turn = turns[0][2]
-            if _all_borrow(turn.must_borrow):
-                if isinstance(turn, _Listed):
-                    child = turn.pop()
+            push(_ListedByOrder(self._index.children(level.cohort, self._stage), level.visited, ()))
+        while heap:
+            source = heap[0][2]
+            if _all_borrow(source.must_borrow):
+                if isinstance(source, _ListedByOrder):
+                    child = source.pop()
                     if child is not None:
-                        push(self._open(child, turn.must_borrow))
+                        push(self._open(child, source.must_borrow))
                 else:
-                    yield turn.pop()
-                heapq.heappop(turns)
-                push(turn)
+                    yield source.pop()
+                heapq.heappop(heap)
+                push(source)
             else:
-                heapq.heappop(turns)
+                heapq.heappop(heap)
 
-    def at_once(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
+    def in_order_by_one_sort(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
         """As ``in_turn`` where all candidates are removed and all ClusterQueues are children of the levels.
 
         It takes one sort instead of a turn for each candidate, but goes through all before it yields.
@@ -186,7 +193,7 @@ class _Walk:
         result.sort(key=_ORDER)
         return iter(result)
 
-    def are_apart(self, levels: Iterable[_Level]) -> bool:
+    def are_independent(self, levels: Iterable[_Level]) -> bool:
         """Whether ``at_once`` applies: removing from one ClusterQueue changes nothing for another."""
         return self._search.world.local_queue_usage is None and not any(
             key.is_cohort and child is not level.visited
@@ -194,27 +201,27 @@ class _Walk:
             for key, child in self._index.children(level.cohort, self._stage)
         )
 
-    def _open(self, node: Node, above: _MustBorrow) -> _Listed | _Queue:
+    def _open(self, node: Node, above: _MustBorrow) -> _ListedByOrder | _OpenedQueue:
         """Return the candidates below a listed node."""
         candidates = None if node.is_cohort else self._candidates(node)
-        self._index.enter(node)
+        self._index.apply_usage(node)
         must_borrow = (*above, self._search.cells(node))
         if candidates is None:
-            return _Listed(self._index.children(node, self._stage), None, must_borrow)
-        found = _Queue(candidates, must_borrow)
-        if found.order() is None:
-            self._index.note_fruitless()
-        return found
+            return _ListedByOrder(self._index.children(node, self._stage), None, must_borrow)
+        opened = _OpenedQueue(candidates, must_borrow)
+        if opened.order() is None:
+            self._index.count_read_without_candidate()
+        return opened
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
         queue = self._search.world.cluster_queues[node.name]
-        since = self._index.first(node, self._stage)
+        since = self._index.first_order(node, self._stage)
         policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
         return self._search.in_stage(self._stage, queue, policy, self._highest, since)
 
     def _while_borrowing(self, node: Node) -> Iterator[Candidate]:
         """Yield candidates of a ClusterQueue until, without them, it borrows nothing that is contested."""
-        self._index.enter(node)
+        self._index.apply_usage(node)
         borrowed = {
             pair: cell.usage - cell.subtree
             for pair in self._search.contested
@@ -222,7 +229,7 @@ class _Walk:
         }
         for candidate in self._candidates(node) if borrowed else ():
             yield candidate
-            for pair, amount in candidate.holds:
+            for pair, amount in candidate.usage:
                 if pair in borrowed:
                     borrowed[pair] -= amount
                     if borrowed[pair] <= 0:
@@ -238,20 +245,24 @@ _ORDER: Final = attrgetter("order")
 
 
 def attempts(
-    rule: BorrowWithinCohort, *, below_nominal: bool, elsewhere: bool, reclaim: bool
+    rule: BorrowWithinCohort,
+    *,
+    is_below_nominal: bool,
+    has_candidates_elsewhere: bool,
+    has_candidates_with_advantage: bool,
 ) -> tuple[bool, ...]:
     """Whether the preemptor may borrow, attempt by attempt.
 
     Args:
         rule: of the preemptor's ClusterQueue.
-        below_nominal: whether that is strictly below its nominal quota in all contested pairs.
-        elsewhere: whether there are candidates in other ClusterQueues.
-        reclaim: whether there are any with the advantage of the hierarchy.
+        is_below_nominal: whether that is strictly below its nominal quota in all contested pairs.
+        has_candidates_elsewhere: whether there are candidates in other ClusterQueues.
+        has_candidates_with_advantage: whether there are any with the advantage of the hierarchy.
     """
     never = rule.policy is PreemptionPolicy.NEVER
-    if not elsewhere or (never and not below_nominal):
+    if not has_candidates_elsewhere or (never and not is_below_nominal):
         return (True,)
-    return (False, True) if never and not reclaim else (True, False)
+    return (False, True) if never and not has_candidates_with_advantage else (True, False)
 
 
 def _highest_while_borrowing(search: TargetSearch) -> int:
@@ -270,14 +281,14 @@ def has_candidates_in_own_queue_alone(search: TargetSearch, levels: Levels) -> b
     """Whether the preemptor must borrow, and may preempt nothing elsewhere while it does."""
     policy = search.preemptor.queue.spec.preemption
     never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER
-    return never and not levels.far and not _is_below_nominal(search)
+    return never and not levels.with_advantage and not _is_below_nominal(search)
 
 
 def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
     """As ``find``, where only workloads of the preemptor's ClusterQueue are candidates."""
     queue = search.preemptor.queue
     own = search.candidates(queue, queue.spec.preemption.within_cluster_queue)
-    is_enough = Room(queue.node, search.usage).is_free
+    is_enough = RequestedCapacity(queue.node, search.usage).is_available
     return _remove_until_enough([(own, True)], is_enough)
 
 
@@ -308,7 +319,7 @@ def _remove_until_enough(
             candidate.restore()
 
 
-class _Classical:
+class _ClassicalSearch:
     """One search; candidates in other ClusterQueues have at most the ``highest`` priority."""
 
     def __init__(self, search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) -> None:
@@ -317,17 +328,18 @@ class _Classical:
         self._levels = levels
         self._highest = highest
         self._queue = search.preemptor.queue
-        self._room = Room(self._queue.node, search.usage)
+        self._capacity = RequestedCapacity(self._queue.node, search.usage)
 
     def find(self) -> list[Candidate]:
         """Return the victims of the first attempt that frees enough."""
         spec = self._queue.spec.preemption
-        reclaim = self._has_candidates(self._levels.far)
+        has_candidates_with_advantage = self._has_candidates(self._levels.with_advantage)
         for may_borrow in attempts(
             spec.borrow_within_cohort,
-            below_nominal=_is_below_nominal(self._search),
-            elsewhere=reclaim or self._has_candidates(self._levels.near),
-            reclaim=reclaim,
+            is_below_nominal=_is_below_nominal(self._search),
+            has_candidates_elsewhere=has_candidates_with_advantage
+            or self._has_candidates(self._levels.without_advantage),
+            has_candidates_with_advantage=has_candidates_with_advantage,
         ):
             removed = self._attempt(may_borrow=may_borrow)
             if removed:
@@ -336,39 +348,49 @@ class _Classical:
         return []
 
     def _has_candidates(self, levels: Iterable[_Level]) -> bool:
-        walks = (_Walk(self._search, self._index, stage, self._highest) for stage in STAGES)
-        return any(True for walk in walks for _ in walk.in_turn(levels))
+        walks = (_CandidateWalk(self._search, self._index, stage, self._highest) for stage in STAGES)
+        return any(True for walk in walks for _ in walk.in_order(levels))
 
     def _attempt(self, *, may_borrow: bool) -> list[Candidate]:
-        is_enough = self._room.is_free if may_borrow else self._room.is_free_within_nominal
-        found = estimate_reachability(self._search, self._index, self._room, is_enough)
-        if found is Reachability.HOPELESS:
+        is_enough = self._capacity.is_available if may_borrow else self._capacity.is_available_within_nominal
+        reachability = estimate_reachability(self._search, self._index, self._capacity, is_enough)
+        if reachability is Reachability.IMPOSSIBLE:
             return []
-        return _remove_until_enough(self._groups(found, may_borrow=may_borrow), is_enough)
+        return _remove_until_enough(self._groups(reachability, may_borrow=may_borrow), is_enough)
 
-    def _groups(self, found: Reachability, *, may_borrow: bool) -> Iterator[tuple[Iterator[Candidate], bool]]:
+    def _groups(
+        self, reachability: Reachability, *, may_borrow: bool
+    ) -> Iterator[tuple[Iterator[Candidate], bool]]:
         """Yield candidates group by group, and whether removals can be enough from a group on."""
-        search, within = self._search, self._queue.spec.preemption.within_cluster_queue
-        far = near = self._highest
+        search, own_policy = self._search, self._queue.spec.preemption.within_cluster_queue
+        highest_with_advantage = highest_without_advantage = self._highest
         if may_borrow:
-            near = min(near, _highest_while_borrowing(search))
+            highest_without_advantage = min(highest_without_advantage, _highest_while_borrowing(search))
         for stage in STAGES:
-            for levels, highest in ((self._levels.far, far), (self._levels.near, near)):
-                walk = _Walk(search, self._index, stage, highest)
-                together = found is Reachability.ONLY_WITH_OWN and walk.are_apart(levels)
-                yield walk.at_once(levels) if together else walk.in_turn(levels), found is Reachability.OPEN
-            yield search.in_stage(stage, self._queue, within), True
+            for levels, highest in (
+                (self._levels.with_advantage, highest_with_advantage),
+                (self._levels.without_advantage, highest_without_advantage),
+            ):
+                walk = _CandidateWalk(search, self._index, stage, highest)
+                by_one_sort = reachability is Reachability.NEEDS_OWN_CANDIDATES and walk.are_independent(
+                    levels
+                )
+                yield (
+                    walk.in_order_by_one_sort(levels) if by_one_sort else walk.in_order(levels),
+                    reachability is Reachability.POSSIBLE,
+                )
+            yield search.in_stage(stage, self._queue, own_policy), True
 
     def _give_reasons(self, victims: Iterable[Candidate]) -> None:
         """Set the reason of each victim that is not in the preemptor's own ClusterQueue."""
-        near = {level.cohort for level in self._levels.near}
-        above = {*near, *(level.cohort for level in self._levels.far)}
+        without_advantage = {level.cohort for level in self._levels.without_advantage}
+        cohorts = {*without_advantage, *(level.cohort for level in self._levels.with_advantage)}
         highest = _highest_while_borrowing(self._search)
         for victim in victims:
             if victim.node is self._queue.node:
                 continue
-            common = next(cohort for cohort in victim.node.ancestors if cohort in above)
-            borrows = common in near and victim.order.priority <= highest
+            common_cohort = next(cohort for cohort in victim.node.ancestors if cohort in cohorts)
+            borrows = common_cohort in without_advantage and victim.order.priority <= highest
             victim.reason = (
                 PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
                 if borrows
@@ -385,4 +407,4 @@ def find(search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) 
         levels: those of the search.
         highest: the highest priority of candidates in other ClusterQueues.
     """
-    return _Classical(search, index, levels, highest).find()
+    return _ClassicalSearch(search, index, levels, highest).find()

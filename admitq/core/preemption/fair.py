@@ -23,7 +23,12 @@ from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
 from admitq.core.preemption.bounds import FinalBounds
 from admitq.core.preemption.candidates import Candidate, TargetSearch
-from admitq.core.preemption.room import Reachability, Room, estimate_reachability, restore_unneeded
+from admitq.core.preemption.capacity import (
+    Reachability,
+    RequestedCapacity,
+    estimate_reachability,
+    restore_unneeded,
+)
 from admitq.core.preemption.targets import FirstRun, Strategy, Target, Targets
 from admitq.core.settings import FairSharing, PreemptionStrategy
 
@@ -33,44 +38,46 @@ _STRATEGIES: Final[Mapping[PreemptionStrategy, Strategy]] = {
 }
 
 
-class _Fair:
+class _FairSearch:
     """One search: the removed candidates, and the first rejected one of each ClusterQueue."""
 
     def __init__(self, search: TargetSearch, bounds: FinalBounds) -> None:
         self._search = search
         self._bounds = bounds
-        self._room = Room(search.preemptor.queue.node, search.usage)
+        self._capacity = RequestedCapacity(search.preemptor.queue.node, search.usage)
         self._rejected: dict[Node, Candidate] = {}
         self.removed: list[Candidate] = []
 
     def free_capacity(self, fairness: FairSharing) -> bool:
         """Remove candidates until the preemptor fits; whether it does."""
         if (
-            estimate_reachability(self._search, self._bounds.index, self._room, self._room.is_free)
-            is Reachability.HOPELESS
+            estimate_reachability(
+                self._search, self._bounds.index, self._capacity, self._capacity.is_available
+            )
+            is Reachability.IMPOSSIBLE
         ):
             return False
         first, *second = [_STRATEGIES[name] for name in fairness.preemption_strategies]
         targets = Targets(self._search, self._bounds, first)
-        self._room.occupy()
+        self._capacity.add_to_usage()
         try:
-            found = self._run(targets, first)
-            for strategy in second if not found else ():
-                left = FirstRun(targets.opened, dict(self._rejected))
-                found = self._run(Targets(self._search, self._bounds, strategy, left), strategy)
+            fits = self._run(targets, first)
+            for strategy in second if not fits else ():
+                first_run = FirstRun(targets.opened, dict(self._rejected))
+                fits = self._run(Targets(self._search, self._bounds, strategy, first_run), strategy)
         finally:
-            self._room.vacate()
-        if found:
-            restore_unneeded(self.removed, self._room.is_free)
-        return found
+            self._capacity.remove_from_usage()
+        if fits:
+            restore_unneeded(self.removed, self._capacity.is_available)
+        return fits
 
     def _run(self, targets: Targets, strategy: Strategy) -> bool:
         """Remove the candidates that a strategy accepts until the preemptor fits; whether it does."""
-        top = targets.build()
-        while (target := top.descend()) is not None:
+        root = targets.build()
+        while (target := root.descend()) is not None:
             if target.is_own:
                 candidate = target.pop(PreemptionReason.IN_CLUSTER_QUEUE)
-            elif targets.compares():
+            elif targets.compares_shares():
                 candidate = self._compare(target, strategy)
             else:
                 candidate = target.pop(PreemptionReason.IN_COHORT_RECLAMATION)
@@ -82,26 +89,26 @@ class _Fair:
         """Remove a candidate; whether the preemptor fits then."""
         candidate.remove()
         self.removed.append(candidate)
-        self._room.vacate()
-        enough = self._room.is_free()
-        self._room.occupy()
-        return enough
+        self._capacity.remove_from_usage()
+        fits = self._capacity.is_available()
+        self._capacity.add_to_usage()
+        return fits
 
     def _compare(self, target: Target, strategy: Strategy) -> Candidate | None:
         """Return the target's first candidate that the strategy accepts; those before it are rejected."""
-        side = target.sides.target
+        target_side = target.sides.target
         is_enough = strategy.accepts(share(target.sides.preemptor))
         # Without a candidate, the share is not greater: one comparison can accept all candidates.
-        settled = not is_enough(share(side))
+        rejects_all = not is_enough(share(target_side))
         rejected: set[Usage] = set()
         while (candidate := target.pop(PreemptionReason.IN_COHORT_FAIR_SHARING)) is not None:
             # Candidates with the same usage have the same result.
-            if not settled and candidate.holds not in rejected:
-                if not strategy.by_final or is_enough(_share_without(candidate, side)):
+            if not rejects_all and candidate.usage not in rejected:
+                if not strategy.by_final or is_enough(_share_without(candidate, target_side)):
                     return candidate
-                rejected.add(candidate.holds)
+                rejected.add(candidate.usage)
             self._rejected.setdefault(target.node, candidate)
-            if settled:
+            if rejects_all:
                 target.drop_candidates()
         return None
 
@@ -116,7 +123,7 @@ def _share_without(candidate: Candidate, node: Node) -> Share:
 
 def find(search: TargetSearch, bounds: FinalBounds, fairness: FairSharing) -> list[Candidate]:
     """Return the workloads to preempt, in the order in which the search ends; none if nothing is enough."""
-    fair = _Fair(search, bounds)
+    fair = _FairSearch(search, bounds)
     try:
         return list(fair.removed) if fair.free_capacity(fairness) else []
     finally:

@@ -24,7 +24,7 @@ from admitq.core.fair_sharing import supposed_share
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey
 from admitq.core.preemption.candidates import STAGES, Stage, contested_cells, uses_any
-from admitq.core.preemption.places import OrderKey, ShareKey, candidate_key, share_key
+from admitq.core.preemption.sort_keys import OrderKey, ShareKey, candidate_key, share_key
 from admitq.core.quota_holders import PreemptionOrder
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
@@ -52,7 +52,7 @@ class SearchedTree:
         self.world = world
         self.usage = usage
         self.excluded = excluded
-        self.fruitless = 0
+        self.reads_without_candidate = 0
         """How many times a listed ClusterQueue had no candidate for some preemptor."""
 
 
@@ -71,9 +71,9 @@ class CandidateIndex(ABC, Generic[_Key]):
         """The usage on which the index rests, by cell; a cell that is missing has the usage that it holds."""
         self.contested: Final = contested
         self._lists: dict[Node, tuple[list[tuple[_Key, Node]], ...]] = {}
-        self._listed: dict[Node, tuple[_Key | None, ...]] = {}
-        self._first: dict[Node, tuple[PreemptionOrder | None, ...]] = {}
-        self._reliefs: dict[FlavorResource, _Relief] = {}
+        self._keys_of: dict[Node, tuple[_Key | None, ...]] = {}
+        self._first_orders_of: dict[Node, tuple[PreemptionOrder | None, ...]] = {}
+        self._usage_without_listed: dict[FlavorResource, _UsageWithoutListed] = {}
 
     def prepare(self, node: Node) -> None:
         """Make the lists of all cohorts above a preemptor's node, before a search changes their usage."""
@@ -84,46 +84,46 @@ class CandidateIndex(ABC, Generic[_Key]):
         """Return one list of a cohort: places and nodes of children with candidates."""
         return self._lists_of(cohort)[number]
 
-    def first(self, node: Node, stage: Stage) -> PreemptionOrder | None:
+    def first_order(self, node: Node, stage: Stage) -> PreemptionOrder | None:
         """Return the place of the first workload in a listed ClusterQueue that may be preempted."""
-        return self._first[node][stage]
+        return self._first_orders_of[node][stage]
 
     def is_listed(self, node: Node) -> bool:
         """Whether a node borrows and has candidates, for some preemptor; its parent's lists are made."""
-        return node in self._listed
+        return node in self._keys_of
 
-    def enter(self, node: Node) -> None:
+    def apply_usage(self, node: Node) -> None:
         """Have the cells of a node and of those above it show the usage on which the index rests."""
-        self._tree.usage.enter(node)
+        self._tree.usage.apply(node)
 
-    def note_fruitless(self) -> None:
+    def count_read_without_candidate(self) -> None:
         """Note that a listed ClusterQueue had no candidate for some preemptor."""
-        self._tree.fruitless += 1
+        self._tree.reads_without_candidate += 1
 
-    def used_without(self, cohort: Node, visited: Node, pair: FlavorResource) -> int:
+    def usage_without_listed(self, cohort: Node, visited: Node, pair: FlavorResource) -> int:
         """Return the usage of a cohort from all children but one, if listed ClusterQueues used nothing."""
-        relief = self._reliefs.get(pair)
-        if relief is None:
-            relief = self._reliefs[pair] = _Relief(pair)
-        return relief.total(self, cohort) - relief.part(visited)
+        totals = self._usage_without_listed.get(pair)
+        if totals is None:
+            totals = self._usage_without_listed[pair] = _UsageWithoutListed(pair)
+        return totals.total(self, cohort) - totals.part(visited)
 
     def update(self, node: Node) -> None:
         """Correct the lists on the path of a ClusterQueue."""
         at = node
         while (parent := at.parent) is not None:
             if parent in self._lists:
-                self._list_anew(at, parent)
-            for relief in self._reliefs.values():
-                relief.update(self, at, parent)
+                self._update_lists(at, parent)
+            for totals in self._usage_without_listed.values():
+                totals.update(self, at, parent)
             at = parent
 
-    def used(self, node: Node, pair: FlavorResource) -> int:
+    def usage_in_parent(self, node: Node, pair: FlavorResource) -> int:
         """Return what a node takes of a pair from its parent's capacity."""
         cell = node.cells.get(pair)
         return 0 if cell is None else max(0, self.usage.get(cell, cell.usage) - cell.local)
 
     @abstractmethod
-    def _keys(self, node: Node) -> tuple[_Key | None, ...]:
+    def _compute_sort_keys(self, node: Node) -> tuple[_Key | None, ...]:
         """Return the places of a borrowing node in its parent's lists; None where it has no candidates."""
 
     def _lists_of(self, cohort: Node) -> tuple[list[tuple[_Key, Node]], ...]:
@@ -131,34 +131,34 @@ class CandidateIndex(ABC, Generic[_Key]):
         if lists is None:
             lists = self._lists[cohort] = tuple([] for _ in range(self._LISTS))
             for child in chain(cohort.cohorts.values(), cohort.cluster_queues.values()):
-                keys = self._places(child)
+                keys = self._sort_keys(child)
                 if keys is not None:
-                    self._listed[child] = keys
+                    self._keys_of[child] = keys
                     for number, key in enumerate(keys):
                         if key is not None:
                             lists[number].append((key, child))
-            for each in lists:
-                each.sort()
+            for keys_in_order in lists:
+                keys_in_order.sort()
         return lists
 
-    def _list_anew(self, node: Node, parent: Node) -> None:
-        former, keys = self._listed.get(node), self._places(node)
+    def _update_lists(self, node: Node, parent: Node) -> None:
+        former, keys = self._keys_of.get(node), self._sort_keys(node)
         if former == keys:
             return
         if keys is None:
-            del self._listed[node]
+            del self._keys_of[node]
         else:
-            self._listed[node] = keys
-        nowhere = (None,) * self._LISTS
-        for number, into in enumerate(self._lists[parent]):
-            before, after = (former or nowhere)[number], (keys or nowhere)[number]
+            self._keys_of[node] = keys
+        no_keys = (None,) * self._LISTS
+        for number, keys_in_order in enumerate(self._lists[parent]):
+            before, after = (former or no_keys)[number], (keys or no_keys)[number]
             if before != after:
                 if before is not None:
-                    del into[bisect_left(into, (before, node))]
+                    del keys_in_order[bisect_left(keys_in_order, (before, node))]
                 if after is not None:
-                    insort(into, (after, node))
+                    insort(keys_in_order, (after, node))
 
-    def _places(self, node: Node) -> tuple[_Key | None, ...] | None:
+    def _sort_keys(self, node: Node) -> tuple[_Key | None, ...] | None:
         """Return the places of a node in its parent's lists; None if it is in none of them."""
         usage = self.usage
         for cell in contested_cells(node, self.contested):
@@ -168,25 +168,25 @@ class CandidateIndex(ABC, Generic[_Key]):
             return None
         if not node.is_cohort and not self._tree.world.cluster_queues[node.name].is_active:
             return None
-        keys = self._keys(node)
+        keys = self._compute_sort_keys(node)
         return keys if any(key is not None for key in keys) else None
 
-    def _first_places(self, node: Node) -> tuple[PreemptionOrder | None, ...]:
+    def _first_orders(self, node: Node) -> tuple[PreemptionOrder | None, ...]:
         """Return the first places in a ClusterQueue by stage. In a cycle, candidates only leave."""
-        known = self._first.get(node)
-        found = tuple(
-            None if known is not None and known[stage] is None else self._next(node, stage, known)
+        former = self._first_orders_of.get(node)
+        orders = tuple(
+            None if former is not None and former[stage] is None else self._next(node, stage, former)
             for stage in STAGES
         )
-        self._first[node] = found
-        return found
+        self._first_orders_of[node] = orders
+        return orders
 
     def _next(
-        self, node: Node, stage: Stage, known: tuple[PreemptionOrder | None, ...] | None
+        self, node: Node, stage: Stage, former: tuple[PreemptionOrder | None, ...] | None
     ) -> PreemptionOrder | None:
         quota_holders, excluded = self._tree.world.quota_holders, self._tree.excluded
-        line = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
-        for order, entry in line(node.name, None if known is None else known[stage]):
+        holders = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
+        for order, entry in holders(node.name, None if former is None else former[stage]):
             held = entry.held
             if (
                 held is not None
@@ -202,12 +202,12 @@ class OrderIndex(CandidateIndex[OrderKey]):
 
     _LISTS = len(STAGES)
 
-    def _keys(self, node: Node) -> tuple[OrderKey | None, ...]:
+    def _compute_sort_keys(self, node: Node) -> tuple[OrderKey | None, ...]:
         if node.is_cohort:
             lists = self._lists_of(node)
-            orders = tuple(each[0][0].order if each else None for each in lists)
+            orders = tuple(keys_in_order[0][0].order if keys_in_order else None for keys_in_order in lists)
         else:
-            orders = self._first_places(node)
+            orders = self._first_orders(node)
         return tuple(
             None if order is None else OrderKey(order, node.name, node.is_cohort) for order in orders
         )
@@ -223,23 +223,23 @@ class ShareIndex(CandidateIndex[ShareKey]):
         super().__init__(tree, contested)
         self.highest: Final = highest
 
-    def place(self, node: Node) -> ShareKey | None:
+    def sort_key(self, node: Node) -> ShareKey | None:
         """Return the place of a node in the list of its parent; None if it is not listed."""
-        listed = self._listed.get(node)
-        return None if listed is None else listed[0]
+        keys = self._keys_of.get(node)
+        return None if keys is None else keys[0]
 
-    def _keys(self, node: Node) -> tuple[ShareKey | None, ...]:
+    def _compute_sort_keys(self, node: Node) -> tuple[ShareKey | None, ...]:
         candidate: tuple[object, ...] = ()
         if not node.is_cohort:
-            places = self._first_places(node)
-            found = [
+            orders = self._first_orders(node)
+            candidates = [
                 candidate_key(order, is_leaving=stage is Stage.LEAVING, is_own=False)
                 for stage in STAGES
-                if (order := places[stage]) is not None and order.priority <= self.highest
+                if (order := orders[stage]) is not None and order.priority <= self.highest
             ]
-            if not found:
+            if not candidates:
                 return (None,)
-            candidate = found[0]
+            candidate = candidates[0]
         elif not self.children(node):
             return (None,)
         return (share_key(node, supposed_share(node, self.usage), candidate),)
@@ -248,8 +248,8 @@ class ShareIndex(CandidateIndex[ShareKey]):
         """Yield what candidates of a ClusterQueue hold; those that hold the same once."""
         quota_holders, excluded = self._tree.world.quota_holders, self._tree.excluded
         seen: set[Usage] = set()
-        for line in (quota_holders.leaving, quota_holders.staying):
-            for order, entry in line(node.name):
+        for holders in (quota_holders.leaving, quota_holders.staying):
+            for order, entry in holders(node.name):
                 if order.priority > self.highest:
                     break
                 held = entry.held
@@ -260,7 +260,7 @@ class ShareIndex(CandidateIndex[ShareKey]):
                     yield dict(held.usage)
 
 
-class _Relief:
+class _UsageWithoutListed:
     """What each cohort would use of a pair if the listed ClusterQueues below it used nothing.
 
     The index is passed to each method: if the two referred to each other, only a garbage collection would
@@ -279,7 +279,7 @@ class _Relief:
             index.children(cohort)
             total = 0
             for child in chain(cohort.cohorts.values(), cohort.cluster_queues.values()):
-                part = self._parts[child] = self._taken(index, child)
+                part = self._parts[child] = self._usage_in_parent(index, child)
                 total += part
             self._totals[cohort] = total
         return total
@@ -291,13 +291,13 @@ class _Relief:
     def update(self, index: CandidateIndex[Any], node: Node, parent: Node) -> None:
         """Correct what is counted of a node in its parent."""
         if parent in self._totals:
-            part = self._taken(index, node)
+            part = self._usage_in_parent(index, node)
             self._totals[parent] += part - self._parts[node]
             self._parts[node] = part
 
-    def _taken(self, index: CandidateIndex[Any], node: Node) -> int:
+    def _usage_in_parent(self, index: CandidateIndex[Any], node: Node) -> int:
         """Return what a node would take from its parent's capacity."""
         if not index.is_listed(node):
-            return index.used(node, self._pair)
+            return index.usage_in_parent(node, self._pair)
         cell = node.cells.get(self._pair)
         return 0 if cell is None or not node.is_cohort else max(0, self.total(index, node) - cell.local)

@@ -28,21 +28,21 @@ from admitq.core.instructions import PreemptionReason
 from admitq.core.preemption.bounds import FinalBounds
 from admitq.core.preemption.candidates import STAGES, Candidate, TargetSearch, is_borrowing
 from admitq.core.preemption.index import Amounts
-from admitq.core.preemption.places import ShareKey, candidate_key, share_at, share_key
 from admitq.core.preemption.policies import equals_must_be_newer
+from admitq.core.preemption.sort_keys import ShareKey, candidate_key, share_from_key, share_key
 from admitq.core.quota import Cell
 
 
 class Strategy(NamedTuple):
     """How the preemptor's share must compare with the target's."""
 
-    compares: Callable[[Share, Share], bool]
+    compare: Callable[[Share, Share], bool]
     by_final: bool
     """Whether the target's share without the candidate counts; otherwise its present share."""
 
-    def accepts(self, ours: Share) -> Callable[[Share], bool]:
+    def accepts(self, preemptor_share: Share) -> Callable[[Share], bool]:
         """Return which shares of a target are enough, by the preemptor's."""
-        return partial(self.compares, ours)
+        return partial(self.compare, preemptor_share)
 
 
 class _Sides(NamedTuple):
@@ -69,13 +69,13 @@ class Target:
         """Whether it is the preemptor's own ClusterQueue."""
         return self.sides.preemptor is self.node
 
-    def place(self) -> ShareKey | None:
+    def sort_key(self) -> ShareKey | None:
         """Return its place by present shares; None without candidate, or if it borrows nothing contested."""
-        candidate, own = self._next, self.is_own
-        if candidate is None or not (own or is_borrowing(self._contested)):
+        candidate, is_own = self._next, self.is_own
+        if candidate is None or not (is_own or is_borrowing(self._contested)):
             return None
         is_leaving = candidate.entry.is_leaving
-        key = candidate_key(candidate.order, is_leaving=is_leaving, is_own=own)
+        key = candidate_key(candidate.order, is_leaving=is_leaving, is_own=is_own)
         return share_key(self.node, share(self.node), key)
 
     def descend(self) -> "Target | None":
@@ -95,7 +95,7 @@ class Target:
         self._next = None
 
 
-class _Listed:
+class _ListedByShare:
     """The children of a cohort that are listed, in the order of the index.
 
     Args:
@@ -107,12 +107,12 @@ class _Listed:
     def __init__(
         self,
         children: list[tuple[ShareKey, Node]],
-        left_out: Container[Node],
-        find: Callable[[ShareKey], ShareKey | None],
+        excluded: Container[Node],
+        find_acceptable: Callable[[ShareKey], ShareKey | None],
     ) -> None:
         self._children = children
-        self._left_out = left_out
-        self._find = find
+        self._excluded = excluded
+        self._find_acceptable = find_acceptable
         self._position = 0
 
     def pop(self, before: ShareKey | None) -> Node | None:
@@ -122,28 +122,28 @@ class _Listed:
             key, node = children[self._position]
             if before is not None and before < key:
                 return None
-            if node in self._left_out:
+            if node in self._excluded:
                 self._position += 1
                 continue
-            found = self._find(key)
-            if found is None or (before is not None and before < found):
+            acceptable = self._find_acceptable(key)
+            if acceptable is None or (before is not None and before < acceptable):
                 return None
-            if found == key:
+            if acceptable == key:
                 self._position += 1
                 return node
-            self._position = bisect_left(children, (found,))
+            self._position = bisect_left(children, (acceptable,))
         return None
 
-    def pop_equals(self, place: ShareKey) -> list[Node]:
+    def pop_equals(self, key: ShareKey) -> list[Node]:
         """Return all children before this place with the same share, also without an acceptable candidate."""
         children = self._children
-        start = bisect_left(children, (place[:2],), self._position)
-        self._position = bisect_left(children, (place,))
-        return [node for _, node in children[start : self._position] if node not in self._left_out]
+        start = bisect_left(children, (key[:2],), self._position)
+        self._position = bisect_left(children, (key,))
+        return [node for _, node in children[start : self._position] if node not in self._excluded]
 
-    def skip(self, place: ShareKey) -> None:
+    def skip(self, key: ShareKey) -> None:
         """Skip all children before a place: their candidates were rejected when they were passed over."""
-        self._position = bisect_left(self._children, (place,), self._position)
+        self._position = bisect_left(self._children, (key,), self._position)
 
 
 class _Branch:
@@ -161,20 +161,20 @@ class _Branch:
         self,
         node: Node,
         contested: tuple[Cell, ...] | None,
-        below: "_Branch | Target | None",
-        listed: _Listed,
+        child_on_path: "_Branch | Target | None",
+        listed: _ListedByShare,
         open_listed: Callable[[Node], "_Branch | Target"],
     ) -> None:
         self._node = node
         self._contested = contested
         self._children: list[tuple[ShareKey, _Branch | Target]] = []
-        self._below = below
+        self._child_on_path = child_on_path
         self._listed = listed
         self._open_listed = open_listed
-        if below is not None:
-            self.add(below)
+        if child_on_path is not None:
+            self.add(child_on_path)
 
-    def place(self) -> ShareKey | None:
+    def sort_key(self) -> ShareKey | None:
         """Return its place by present shares; None if it borrows nothing and is off the preemptor's path."""
         if self._contested is not None and not is_borrowing(self._contested):
             return None
@@ -184,46 +184,46 @@ class _Branch:
         """Return the target below with the first place; None if no candidate is left below."""
         children = self._children
         while True:
-            self._open_reached()
+            self._open_listed_children()
             if not children:
                 return None
-            place, child = children[0]
-            now = child.place()
-            if now is not None and now != place:
-                heapq.heapreplace(children, (now, child))
+            key, child = children[0]
+            present_key = child.sort_key()
+            if present_key is not None and present_key != key:
+                heapq.heapreplace(children, (present_key, child))
                 continue
-            target = None if now is None else child.descend()
+            target = None if present_key is None else child.descend()
             if target is None:
                 heapq.heappop(children)
                 continue
-            descends_path = child is self._below
-            if descends_path and self._open_equals(place):
+            descends_path = child is self._child_on_path
+            if descends_path and self._open_equals(key):
                 continue
             if descends_path or self._contested is not None:
-                self._listed.skip(place)
+                self._listed.skip(key)
             return target
 
     def add(self, child: "_Branch | Target") -> None:
         """Add an open child, unless it has no place."""
-        place = child.place()
-        if place is not None:
-            heapq.heappush(self._children, (place, child))
+        key = child.sort_key()
+        if key is not None:
+            heapq.heappush(self._children, (key, child))
 
-    def _open_reached(self) -> None:
+    def _open_listed_children(self) -> None:
         """Open the listed children that may come before all that are open."""
         children = self._children
         while (node := self._listed.pop(children[0][0] if children else None)) is not None:
             self.add(self._open_listed(node))
 
-    def _open_equals(self, place: ShareKey) -> bool:
+    def _open_equals(self, key: ShareKey) -> bool:
         """Open listed children that may come after this place of the preemptor's own ClusterQueue, if any.
 
         They are listed before it with the same share. By the index, their first candidates are leaving. But
         those may be no candidates of this preemptor, and others come after candidates that are leaving in the
         own ClusterQueue. If none is leaving there, all others with the same share come before it.
         """
-        own_is_leaving = place.candidate[:1] == (False,)
-        equals = self._listed.pop_equals(place) if own_is_leaving else []
+        is_own_leaving = key.candidate[:1] == (False,)
+        equals = self._listed.pop_equals(key) if is_own_leaving else []
         for node in equals:
             self.add(self._open_listed(node))
         return bool(equals)
@@ -249,13 +249,13 @@ class Targets:
     """
 
     def __init__(
-        self, search: TargetSearch, bounds: FinalBounds, strategy: Strategy, first: FirstRun | None = None
+        self, search: TargetSearch, bounds: FinalBounds, strategy: Strategy, first_run: FirstRun | None = None
     ) -> None:
         self._search = search
         self._index = bounds.index
         self._bounds = bounds
         self._strategy = strategy
-        self._first = first
+        self._first_run = first_run
         self._own = search.preemptor.queue.node
         self._contested = search.cells(self._own)
         policy = search.preemptor.queue.spec.preemption.reclaim_within_cohort
@@ -264,13 +264,13 @@ class Targets:
         )
         """Whether the first candidates in the index are those of this preemptor, so that places are exact."""
         self._compares_always = (
-            first is not None or not search.world.settings.gates.fair_sharing_preempt_within_nominal
+            first_run is not None or not search.world.settings.gates.fair_sharing_preempt_within_nominal
         )
         self._path: dict[Node, Node] = {}
-        below = self._own
-        for ancestor in below.ancestors:
-            self._path[ancestor] = below
-            below = ancestor
+        child = self._own
+        for ancestor in child.ancestors:
+            self._path[ancestor] = child
+            child = ancestor
         self.opened: dict[Node, list[Node]] = {}
         """The children that were opened in this run, by cohort."""
 
@@ -279,7 +279,7 @@ class Targets:
         root = self._own.root
         return self._branch(root, None) if root.is_cohort else self._own_target()
 
-    def compares(self) -> bool:
+    def compares_shares(self) -> bool:
         """Whether shares decide at present: not while the preemptor's ClusterQueue is within its quota."""
         return self._compares_always or is_borrowing(self._contested)
 
@@ -290,15 +290,15 @@ class Targets:
 
     def _branch(self, cohort: Node, sides: _Sides | None) -> _Branch:
         """Return the branch of a cohort; without sides, the cohort is on the preemptor's path."""
-        below = self._path.get(cohort)
-        opened = () if self._first is None else self._first.opened.get(cohort, ())
+        child_on_path = self._path.get(cohort)
+        opened = () if self._first_run is None else self._first_run.opened.get(cohort, ())
         branch = _Branch(
             cohort,
             None if sides is None else self._search.cells(cohort),
-            self._below(below),
-            _Listed(
+            self._child_on_path(child_on_path),
+            _ListedByShare(
                 self._index.children(cohort),
-                {below, *opened},
+                {child_on_path, *opened},
                 partial(self._find_on_path, cohort)
                 if sides is None
                 else partial(self._find_off_path, sides, cohort),
@@ -309,26 +309,26 @@ class Targets:
             branch.add(self._open(sides, node))
         return branch
 
-    def _below(self, node: Node | None) -> _Branch | Target | None:
+    def _child_on_path(self, node: Node | None) -> _Branch | Target | None:
         """Return the child on the preemptor's path. In a second run, its own candidates have been removed."""
         if node is None:
             return None
         if node is not self._own:
             return self._branch(node, None)
-        return self._own_target() if self._first is None else None
+        return self._own_target() if self._first_run is None else None
 
     def _find_on_path(self, cohort: Node, since: ShareKey) -> ShareKey | None:
         """Return the place of the first child of a cohort on the path of which a candidate may be accepted.
 
         The child is compared with that on the path, which has other usage than the index.
         """
-        if not self.compares():
+        if not self.compares_shares():
             return since
-        below = self._path[cohort]
-        is_enough = self._strategy.accepts(share(below))
+        child_on_path = self._path[cohort]
+        is_enough = self._strategy.accepts(share(child_on_path))
         if not self._strategy.by_final:
-            return since if is_enough(share_at(since)) else None
-        return self._bounds.next_by_final_share(cohort, since, is_enough, below)
+            return since if is_enough(share_from_key(since)) else None
+        return self._bounds.next_by_final_share(cohort, since, is_enough, child_on_path)
 
     def _find_off_path(self, sides: _Sides, cohort: Node, since: ShareKey) -> ShareKey | None:
         """Return the same for a cohort off the path; the compared side is the cohort or is above it.
@@ -336,7 +336,7 @@ class Targets:
         If the places in the index are not exact, a child that was passed over could be skipped although it
         comes later. Then either all children are passed over, so that the order does not matter, or none.
         """
-        if not self.compares():
+        if not self.compares_shares():
             return since
         bounds, target = self._bounds, sides.target
         is_enough = self._strategy.accepts(share(sides.preemptor))
@@ -345,11 +345,11 @@ class Targets:
 
         def are_small(amounts: Amounts) -> bool:
             """Whether the side's share is enough if the usage of the cohort falls by these amounts."""
-            at = cohort
-            while at is not target:
-                amounts = bounds.passed_on(at, amounts)
-                assert at.parent is not None  # noqa: S101 narrows the type: it is below the side
-                at = at.parent
+            node = cohort
+            while node is not target:
+                amounts = bounds.amounts_at_parent(node, amounts)
+                assert node.parent is not None  # noqa: S101 narrows the type: it is below the side
+                node = node.parent
             usage = {cell: cell.usage - amounts.get(pair, 0) for pair, cell in target.cells.items()}
             return is_enough(supposed_share(target, usage))
 
@@ -362,28 +362,28 @@ class Targets:
         if sides is None:
             sides = _Sides(self._path[node.parent], node)
         self.opened.setdefault(node.parent, []).append(node)
-        self._index.enter(node)
+        self._index.apply_usage(node)
         if node.is_cohort:
             return self._branch(node, sides)
         target = Target(node, self._search.cells(node), sides, self._candidates(node))
         if target.descend() is None:
-            self._index.note_fruitless()
+            self._index.count_read_without_candidate()
         return target
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
         """Return all candidates of a ClusterQueue; in a second run, only the first that was rejected."""
-        first = self._first
-        if first is None:
+        first_run = self._first_run
+        if first_run is None:
             return self._listed_candidates(node)
         assert node.parent is not None  # noqa: S101 narrows the type: it is the child of a cohort
-        if node in first.opened.get(node.parent, ()):
-            return iter([first.rejected[node]] if node in first.rejected else [])
+        if node in first_run.opened.get(node.parent, ()):
+            return iter([first_run.rejected[node]] if node in first_run.rejected else [])
         return islice(self._listed_candidates(node), 1)
 
     def _listed_candidates(self, node: Node) -> Iterator[Candidate]:
         queue = self._search.world.cluster_queues[node.name]
         policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
         for stage in STAGES:
-            since = self._index.first(node, stage)
+            since = self._index.first_order(node, stage)
             if since is not None:
                 yield from self._search.in_stage(stage, queue, policy, since=since)

@@ -15,6 +15,7 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.transitions import Cause, WaitEvent, check_transition
 from admitq.core.waiting.wait_states import (
+    BLOCKING,
     EARLIER_WORKLOAD_QUEUED,
     HEAD_OVERTAKEN,
     IN_CYCLE,
@@ -23,10 +24,9 @@ from admitq.core.waiting.wait_states import (
     NOMINATED,
     PARKED,
     READY,
-    BLOCKING,
+    Blocking,
     LaneState,
     Ready,
-    Blocking,
 )
 from admitq.core.waiting.waiting_lanes import ONE_PASS_FROM, WaitingLanes
 from admitq.core.waiting.wake_index import TreeRegistration

@@ -33,11 +33,11 @@ from admitq.core.waiting.wait_states import (
     REQUEUED,
     STRATEGY_CHANGED,
     WORKLOAD_CHANGED,
+    Blocking,
     InCycle,
     InvalidWorkload,
     LaneState,
     QueueUnusable,
-    Blocking,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 

@@ -14,9 +14,9 @@ from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LanePosition
 from admitq.core.waiting.transitions import Cause, WaitEvent
 from admitq.core.waiting.wait_states import (
+    BLOCKING,
     PROGRESS_MADE,
     QUOTA_RETURNED,
-    BLOCKING,
     Ready,
     RetryOnProgress,
 )
@@ -69,8 +69,8 @@ class WaitingLanes:
         first: LanePosition | None = None
         for pair, lanes in self.by_need.items():
             found = lanes.first(partial(ge, self._registration.available(pair)))
-            if found is not None and (first is None or found.place < first):
-                first = found.place
+            if found is not None and (first is None or found.key < first):
+                first = found.key
         return first
 
     # --- lanes in and out -------------------------------------------------------------------------

@@ -31,9 +31,9 @@ from admitq.core.waiting.wait_states import (
     RETRY_REQUESTED,
     TREE_EDITED,
     Backoff,
+    Blocking,
     NamespaceNotSelected,
     QueueUnusable,
-    Blocking,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 

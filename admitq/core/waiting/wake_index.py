@@ -157,7 +157,10 @@ class WakeIndex:
         """Index a ClusterQueue by how its lanes wait now."""
         for index, belongs in (
             (self.waiting, registration.has_waiting_lanes),
-            (self.waiting_for_any_return, registration.waits_for_any_return or registration.holds_back_for_queue),
+            (
+                self.waiting_for_any_return,
+                registration.waits_for_any_return or registration.holds_back_for_queue,
+            ),
             (self.waiting_for_progress, registration.waits_for_progress),
             (self.with_blocking_head, registration.has_blocking_head),
             (self.with_needs, bool(registration.needs)),
@@ -190,7 +193,13 @@ class WakeIndex:
     def move(self, registrations: Iterable[TreeRegistration], other: "WakeIndex") -> None:
         """Move ClusterQueues to another tree."""
         for registration in registrations:
-            for index in (self.waiting, self.waiting_for_any_return, self.waiting_for_progress, self.with_blocking_head, self.with_needs):
+            for index in (
+                self.waiting,
+                self.waiting_for_any_return,
+                self.waiting_for_progress,
+                self.with_blocking_head,
+                self.with_needs,
+            ):
                 index.pop(registration.name, None)
             registration.index = other
             registration.armed.clear()

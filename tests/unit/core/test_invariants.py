@@ -61,11 +61,15 @@ def _unindex_needs(world: World) -> None:
 
 
 def _index_for_any_return(world: World) -> None:
-    world.cluster_queues["q"].node.root.wake_index.waiting_for_any_return["q"] = world.cohort_trees.registrations["q"]
+    world.cluster_queues["q"].node.root.wake_index.waiting_for_any_return["q"] = (
+        world.cohort_trees.registrations["q"]
+    )
 
 
 def _index_for_progress(world: World) -> None:
-    world.cluster_queues["q"].node.root.wake_index.waiting_for_progress["q"] = world.cohort_trees.registrations["q"]
+    world.cluster_queues["q"].node.root.wake_index.waiting_for_progress["q"] = (
+        world.cohort_trees.registrations["q"]
+    )
 
 
 def _register_in_another_tree(world: World) -> None:
@@ -152,7 +156,9 @@ def _preempt_workload_without_quota(world: World) -> None:
 
 
 def _index_as_standing(world: World) -> None:
-    world.cluster_queues["q"].node.root.wake_index.with_blocking_head["q"] = world.cohort_trees.registrations["q"]
+    world.cluster_queues["q"].node.root.wake_index.with_blocking_head["q"] = world.cohort_trees.registrations[
+        "q"
+    ]
 
 
 def _register_as_standing(world: World) -> None:

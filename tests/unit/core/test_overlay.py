@@ -11,7 +11,7 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import Preempt, PreemptionReason
 from admitq.core.model import ObjectKey
-from admitq.core.overlay import Overlay, ask_without
+from admitq.core.overlay import Overlay, evaluate_without
 from admitq.core.preemption import Victim, find_victims
 from admitq.core.preemption.index import Amounts
 from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
@@ -78,11 +78,11 @@ class OverlayTrial:
         excluded = self.overlay.excluded
 
         def victims(*, with_overlay: bool) -> list[Victim]:
-            tree = self.overlay.candidates if with_overlay else None
+            tree = self.overlay.indexes if with_overlay else None
             return list(find_victims(self.world, preemptor, usage, contested, excluded, tree))
 
         before = self.stage.cells()
-        expected = ask_without(self.world, self.victims.values(), lambda: victims(with_overlay=False))
+        expected = evaluate_without(self.world, self.victims.values(), lambda: victims(with_overlay=False))
         assert self.overlay.without_victims(node, (), lambda: victims(with_overlay=True)) == expected
         assert self.stage.cells() == before
 
@@ -93,7 +93,7 @@ class OverlayTrial:
         others = [entry for entry in self.staying() if self.chance.random() < 0.3]
         own = [Victim(entry, PreemptionReason.IN_CLUSTER_QUEUE) for entry in others]
         removed = {**self.victims, **{entry.workload.key: entry for entry in others}}
-        available = ask_without(self.world, removed.values(), lambda: quota.available(cell))
+        available = evaluate_without(self.world, removed.values(), lambda: quota.available(cell))
         assert self.overlay.without_victims(node, own, lambda: quota.available(cell)) == available
         self.count_reserved(-1)
         available = quota.available(cell)
@@ -151,7 +151,7 @@ def victims_of(
 
     def check_search() -> list[str]:
         preemptor, excluded = stage.preemptor(name, priority=1), overlay.excluded
-        tree = overlay.candidates
+        tree = overlay.indexes
         found = find_victims(stage.world, preemptor, stated(requested), contested, excluded, tree)
         return [victim.entry.workload.key.name for victim in found]
 
@@ -295,7 +295,7 @@ def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
     overlay = Overlay(stage.world, node.root)
 
     def least() -> list[Amounts]:
-        bounds = overlay.candidates.by_share(frozenset((CPU,)), highest=0)
+        bounds = overlay.indexes.by_share(frozenset((CPU,)), highest=0)
         bounds.index.prepare(node)
         return [bounds.least_amounts(at) for at in (node, stage.node("deep"))]
 
@@ -311,7 +311,7 @@ def test_least_amounts_exclude_workloads_of_higher_priority_even_if_they_leave()
     stage.add_holder("b", "candidate", 3)
     stage.add_holder("b", "higher", 2, priority=5)
     node = stage.node("b")
-    bounds = Overlay(stage.world, node.root).candidates.by_share(frozenset((CPU,)), highest=0)
+    bounds = Overlay(stage.world, node.root).indexes.by_share(frozenset((CPU,)), highest=0)
     bounds.index.prepare(node)
     assert bounds.least_amounts(node) == {CPU: 3}
 
@@ -340,7 +340,7 @@ def test_search_takes_only_what_neighbor_borrows_without_victim_of_another_head(
 
     def check_search() -> list[str]:
         preemptor = stage.preemptor("own", priority=5)
-        usage, tree = {CPU: wanted}, overlay.candidates
+        usage, tree = {CPU: wanted}, overlay.indexes
         found = find_victims(stage.world, preemptor, usage, (CPU,), overlay.excluded, tree)
         return [victim.entry.workload.key.name for victim in found]
 

@@ -13,10 +13,10 @@ from admitq.core.model import (
     ResourceQuota,
     StopPolicy,
 )
-from admitq.core.preemption import TreeCandidates, find_victims
+from admitq.core.preemption import TreeIndexes, find_victims
 from admitq.core.preemption.candidates import TargetSearch
 from admitq.core.preemption.classical import attempts, levels
-from admitq.core.preemption.room import Reachability, Room, estimate_reachability
+from admitq.core.preemption.capacity import Reachability, RequestedCapacity, estimate_reachability
 from admitq.core.supposed_usage import SupposedUsage
 from tests.unit.core.stage import NamesAndReasons, Stage, pair, policy
 
@@ -479,7 +479,7 @@ def test_attempts_with_and_without_borrowing_depend_on_policy_and_candidates(
     borrow: str, below: bool, elsewhere: bool, reclaim: bool, expected: tuple[bool, ...]
 ) -> None:
     rule = BorrowWithinCohort(PreemptionPolicy(borrow))
-    assert attempts(rule, below_nominal=below, elsewhere=elsewhere, reclaim=reclaim) == expected
+    assert attempts(rule, is_below_nominal=below, has_candidates_elsewhere=elsewhere, has_candidates_with_advantage=reclaim) == expected
 
 
 def test_queue_at_nominal_quota_that_must_not_borrow_preempts_only_own_workloads() -> None:
@@ -660,7 +660,7 @@ def test_second_search_in_same_index_finds_candidates_by_its_own_preemptor(
     for number in range(16):
         stage.queue(f"queue {number:02}", "all")
         stage.add_holder(f"queue {number:02}", f"equal {number:02}", priority=5, queued=5, since=1)
-    tree = TreeCandidates(stage.world, SupposedUsage(), ())
+    tree = TreeIndexes(stage.world, SupposedUsage(), ())
     cpu = pair("cpu")
 
     def search(queue: str, priority: int, queued: int, wanted: int) -> list[str]:
@@ -675,9 +675,9 @@ def test_second_search_in_same_index_finds_candidates_by_its_own_preemptor(
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        (5, Reachability.OPEN),
-        (6, Reachability.ONLY_WITH_OWN),
-        (7, Reachability.HOPELESS),
+        (5, Reachability.POSSIBLE),
+        (6, Reachability.NEEDS_OWN_CANDIDATES),
+        (7, Reachability.IMPOSSIBLE),
     ],
 )
 def test_reachability_counts_usage_of_all_but_borrowing_cluster_queues(
@@ -700,7 +700,7 @@ def test_reachability_counts_usage_of_all_but_borrowing_cluster_queues(
     stage.add_holder("own", "higher", priority=9)
     cpu, node = pair("cpu"), stage.node("own")
     search = TargetSearch(stage.world, stage.preemptor("own", priority=5), {cpu: wanted}, (cpu,), ())
-    index = TreeCandidates(stage.world, SupposedUsage(), ()).by_order(frozenset({cpu}))
+    index = TreeIndexes(stage.world, SupposedUsage(), ()).by_order(frozenset({cpu}))
     index.prepare(node)
-    room = Room(node, search.usage)
-    assert estimate_reachability(search, index, room, room.is_free) is expected
+    room = RequestedCapacity(node, search.usage)
+    assert estimate_reachability(search, index, room, room.is_available) is expected

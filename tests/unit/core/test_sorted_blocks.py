@@ -57,7 +57,7 @@ class ComparedBlocks:
 
         place = None if since is None else (since,)
         entry = self.blocks.first(is_sufficient, place, self._find, left_out)
-        return None if entry is None else entry.place[0]
+        return None if entry is None else entry.key[0]
 
     def _find(self, item: Item) -> int:
         self.computed.append(item.number)
@@ -78,7 +78,7 @@ class ComparedBlocks:
     def check_all(self, questions: list[int]) -> None:
         """Check that blocks and plain list have the same items; all bounds are exact."""
         expected = [((place,), *self.plain[place]) for place in sorted(self.plain)]
-        assert [(entry.place, entry.item, entry.bound) for entry in self.blocks] == expected
+        assert [(entry.key, entry.item, entry.bound) for entry in self.blocks] == expected
         assert self.blocks.bound == min((bound for _, bound in self.plain.values()), default=None)
         for most in questions:
             self.check(most)

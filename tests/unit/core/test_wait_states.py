@@ -16,13 +16,13 @@ from admitq.core.waiting.transitions import (
     ends_at,
 )
 from admitq.core.waiting.wait_states import (
+    BLOCKING,
     EVENT_INTO_LANE_STATE,
     HELD_BACK,
     HOLDING_BACK,
     LANE_EVENTS,
     LANE_STATES,
     PARKED,
-    BLOCKING,
     WORKLOAD_EVENTS,
     WORKLOAD_STATES,
     Arriving,

@@ -216,7 +216,13 @@ def test_cluster_queue_that_moved_is_reported_only_in_its_new_tree() -> None:
     quota.attach(mover, new_root)
     old.move([registration], new)
     assert (list(old.with_needs), old.names, new.names) == (["stayer"], [], ["mover"])
-    assert list(new.waiting_for_any_return) == list(new.waiting_for_progress) == list(new.with_blocking_head) == list(new.with_needs) == ["mover"]
+    assert (
+        list(new.waiting_for_any_return)
+        == list(new.waiting_for_progress)
+        == list(new.with_blocking_head)
+        == list(new.with_needs)
+        == ["mover"]
+    )
     quota.remove_usage(stayer, 20)
     assert old.met_by_return(stayer) == []
     quota.remove_usage(neighbor, 10)

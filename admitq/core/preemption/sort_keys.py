@@ -33,7 +33,7 @@ def share_key(node: Node, share: Share, candidate: tuple[object, ...] = ()) -> S
     return ShareKey(not share.infinite, -share.amount, candidate, node.name)
 
 
-def share_at(key: ShareKey) -> Share:
+def share_from_key(key: ShareKey) -> Share:
     """Return the share by which a node has its place."""
     return Share(infinite=not key.finite, amount=-key.share_descending)
 

@@ -13,10 +13,10 @@ from admitq.core.quota_holders import PreemptionOrder
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
-_FRUITLESS_SEARCHES: Final = 16
+_READS_WITHOUT_CANDIDATE: Final = 16
 
 
-class TreeCandidates:
+class TreeIndexes:
     """All indexes of one cohort tree in one cycle, made when they are first needed.
 
     No index refers to this object, and an index does not refer to its bounds. So all are freed at the end of
@@ -58,7 +58,7 @@ class TreeCandidates:
         """
         queue, workload = preemptor
         policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
-        if not equals_must_be_newer(policy) or self._tree.fruitless < _FRUITLESS_SEARCHES:
+        if not equals_must_be_newer(policy) or self._tree.reads_without_candidate < _READS_WITHOUT_CANDIDATE:
             return highest_priority(policy, priority)
         newest = self._newest.get(priority)
         if newest is None:
@@ -72,8 +72,8 @@ class TreeCandidates:
         times = (
             entry.workload.queued_at
             for node in root.cluster_queues_below()
-            for line in (quota_holders.leaving, quota_holders.staying)
-            for order, entry in line(node.name, since)
+            for holders in (quota_holders.leaving, quota_holders.staying)
+            for order, entry in holders(node.name, since)
             if order.priority == priority
         )
         return max(times, default=BEFORE_ALL)

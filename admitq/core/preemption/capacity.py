@@ -14,7 +14,7 @@ from admitq.core.preemption.index import CandidateIndex
 from admitq.core.quota import Cell
 
 
-class Room:
+class RequestedCapacity:
     """What a workload would use at its ClusterQueue.
 
     A (flavor, resource) of which it requests nothing does not matter.
@@ -25,21 +25,21 @@ class Room:
         self.pairs = [pair for pair, amount in usage.items() if amount > 0]
         self._needed = [(node.cells[pair], usage[pair]) for pair in self.pairs]
 
-    def is_free(self) -> bool:
+    def is_available(self) -> bool:
         """Whether the workload fits, borrowing if necessary."""
         return all(quota.available(cell) >= amount for cell, amount in self._needed)
 
-    def is_free_within_nominal(self) -> bool:
+    def is_available_within_nominal(self) -> bool:
         """Whether the workload fits and its ClusterQueue would borrow none of what it requests."""
         borrows = any(quota.borrowing_with(cell, amount) for cell, amount in self._needed)
-        return not borrows and self.is_free()
+        return not borrows and self.is_available()
 
-    def occupy(self) -> None:
+    def add_to_usage(self) -> None:
         """Count the workload at its ClusterQueue."""
         for cell, amount in self._needed:
             quota.add_usage(cell, amount)
 
-    def vacate(self) -> None:
+    def remove_from_usage(self) -> None:
         """Undo ``occupy``."""
         for cell, amount in self._needed:
             quota.remove_usage(cell, amount)
@@ -56,38 +56,43 @@ class Reachability(Enum):
 
 
 def estimate_reachability(
-    search: TargetSearch, index: CandidateIndex[Any], room: Room, is_enough: Callable[[], bool]
+    search: TargetSearch,
+    index: CandidateIndex[Any],
+    capacity: RequestedCapacity,
+    is_enough: Callable[[], bool],
 ) -> Reachability:
     """Return what could be enough if all borrowing ClusterQueues with candidates used nothing."""
     queue = search.preemptor.queue
     policy = queue.spec.preemption
     own: list[Candidate] = []
-    with _without_listed_usage(
-        index, room, reclaims=policy.reclaim_within_cohort is not PreemptionPolicy.NEVER
+    with _listed_usage_removed(
+        index, capacity, reclaims=policy.reclaim_within_cohort is not PreemptionPolicy.NEVER
     ):
         if is_enough():
-            return Reachability.OPEN
+            return Reachability.POSSIBLE
         for candidate in search.candidates(queue, policy.within_cluster_queue):
             own.append(candidate)
             candidate.remove()
-        enough = is_enough()
+        is_possible = is_enough()
         for candidate in own:
             candidate.restore()
-        return Reachability.ONLY_WITH_OWN if enough else Reachability.HOPELESS
+        return Reachability.NEEDS_OWN_CANDIDATES if is_possible else Reachability.IMPOSSIBLE
 
 
 @contextmanager
-def _without_listed_usage(index: CandidateIndex[Any], room: Room, *, reclaims: bool) -> Generator[None]:
+def _listed_usage_removed(
+    index: CandidateIndex[Any], capacity: RequestedCapacity, *, reclaims: bool
+) -> Generator[None]:
     """Set the usage of cohorts above the preemptor to that without their listed ClusterQueues."""
     replaced: list[tuple[Cell, int]] = []
-    for pair in room.pairs if reclaims else ():
-        visited = room.node
+    for pair in capacity.pairs if reclaims else ():
+        visited = capacity.node
         cell = visited.cells[pair]
-        for cohort in room.node.ancestors:
-            used = cell.spilled
+        for cohort in capacity.node.ancestors:
+            spilled = cell.spilled
             cell = cohort.cells[pair]
             replaced.append((cell, cell.usage))
-            cell.usage = index.used_without(cohort, visited, pair) + used
+            cell.usage = index.usage_without_listed(cohort, visited, pair) + spilled
             visited = cohort
     try:
         yield
@@ -105,20 +110,20 @@ def restore_unneeded(removed: list[Candidate], is_enough: Callable[[], bool]) ->
     Where several can all be restored, each of them can: they are tried together, more of them each time.
     """
     spared: list[int] = []
-    end, together = len(removed) - 1, 1
+    end, batch_size = len(removed) - 1, 1
     while end > 0:
-        start = max(0, end - together)
+        start = max(0, end - batch_size)
         for candidate in removed[start:end]:
             candidate.restore()
         if is_enough():
             spared.extend(reversed(range(start, end)))
-            end, together = start, 2 * together
+            end, batch_size = start, 2 * batch_size
             continue
         for candidate in removed[start:end]:
             candidate.remove()
-        if together == 1:
+        if batch_size == 1:
             end = start
-        together = 1
+        batch_size = 1
     for index in spared:
         removed[index] = removed[-1]
         removed.pop()
