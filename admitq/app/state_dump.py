@@ -63,7 +63,7 @@ class StateDumper:
         if self._state.is_in_cycle:
             log.warning("state dump refused during recovery")
             return
-        taken, cached = self._state.taken(), self._cached()
+        taken, cached = self._state.to_dump(), self._cached()
         self._writing = threading.Thread(target=_write, args=(taken, cached), name="dump", daemon=True)
         self._writing.start()
 

@@ -33,7 +33,7 @@ class InactiveCause(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReferencedObjects:
     """The objects that ClusterQueues refer to, as they are now."""
 
     flavors: Mapping[str, ResourceFlavor]
@@ -54,65 +54,65 @@ def check_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:
     return tuple(sorted({rule.name for rule in cluster_queue.admission_checks}))
 
 
-def _quarantined(queue: ClusterQueue, _around: Surroundings) -> tuple[str, ...] | None:
+def _quarantined(queue: ClusterQueue, _objects: ReferencedObjects) -> tuple[str, ...] | None:
     return () if queue.quarantined else None
 
 
-def _terminating(queue: ClusterQueue, _around: Surroundings) -> tuple[str, ...] | None:
+def _terminating(queue: ClusterQueue, _objects: ReferencedObjects) -> tuple[str, ...] | None:
     return () if queue.terminating else None
 
 
-def _stopped(queue: ClusterQueue, _around: Surroundings) -> tuple[str, ...] | None:
+def _stopped(queue: ClusterQueue, _objects: ReferencedObjects) -> tuple[str, ...] | None:
     return () if queue.stop_policy is not StopPolicy.NONE else None
 
 
-def _missing_flavors(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
-    return tuple(name for name in flavor_names(queue) if name not in around.flavors) or None
+def _missing_flavors(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
+    return tuple(name for name in flavor_names(queue) if name not in objects.flavors) or None
 
 
-def _missing_checks(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
-    return tuple(name for name in check_names(queue) if name not in around.checks) or None
+def _missing_checks(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
+    return tuple(name for name in check_names(queue) if name not in objects.checks) or None
 
 
-def _inactive_checks(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
-    known = (around.checks.get(name) for name in check_names(queue))
+def _inactive_checks(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
+    known = (objects.checks.get(name) for name in check_names(queue))
     return tuple(check.name for check in known if check is not None and not check.active) or None
 
 
-def _checks_of(controller: str, queue: ClusterQueue, around: Surroundings) -> tuple[str, ...]:
+def _checks_of(controller: str, queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...]:
     if not controller:
         return ()
-    known = (around.checks.get(name) for name in check_names(queue))
+    known = (objects.checks.get(name) for name in check_names(queue))
     return tuple(check.name for check in known if check is not None and check.controller_name == controller)
 
 
-def _several_multikueue(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
-    names = _checks_of(around.settings.multikueue_controller, queue, around)
+def _several_multikueue(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
+    names = _checks_of(objects.settings.multikueue_controller, queue, objects)
     return names if len(names) > 1 else None
 
 
-def _multikueue_per_flavor(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
-    names = _checks_of(around.settings.multikueue_controller, queue, around)
+def _multikueue_per_flavor(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
+    names = _checks_of(objects.settings.multikueue_controller, queue, objects)
     restricted = {rule.name for rule in queue.admission_checks if rule.on_flavors}
     return tuple(name for name in names if name in restricted) or None
 
 
-def _multikueue_with_provisioning(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
-    multikueue = _checks_of(around.settings.multikueue_controller, queue, around)
-    provisioning = _checks_of(around.settings.provisioning_controller, queue, around)
+def _multikueue_with_provisioning(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
+    multikueue = _checks_of(objects.settings.multikueue_controller, queue, objects)
+    provisioning = _checks_of(objects.settings.provisioning_controller, queue, objects)
     return (multikueue[0], provisioning[0]) if multikueue and provisioning else None
 
 
-def _missing_topologies(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
+def _missing_topologies(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
     """Return pairs of topology and flavor, flattened. With MultiKueue, topologies are in other clusters."""
-    if _checks_of(around.settings.multikueue_controller, queue, around):
+    if _checks_of(objects.settings.multikueue_controller, queue, objects):
         return None
-    flavors = (around.flavors.get(name) for name in flavor_names(queue))
+    flavors = (objects.flavors.get(name) for name in flavor_names(queue))
     return (
         tuple(
             name
             for flavor in flavors
-            if flavor is not None and flavor.topology_name and flavor.topology_name not in around.topologies
+            if flavor is not None and flavor.topology_name and flavor.topology_name not in objects.topologies
             for name in (flavor.topology_name, flavor.name)
         )
         or None
@@ -120,7 +120,7 @@ def _missing_topologies(queue: ClusterQueue, around: Surroundings) -> tuple[str,
 
 
 _RULES: Final[
-    tuple[tuple[ActiveReason, Callable[[ClusterQueue, Surroundings], tuple[str, ...] | None]], ...]
+    tuple[tuple[ActiveReason, Callable[[ClusterQueue, ReferencedObjects], tuple[str, ...] | None]], ...]
 ] = (
     (ActiveReason.UNKNOWN, _quarantined),
     (ActiveReason.TERMINATING, _terminating),
@@ -135,13 +135,13 @@ _RULES: Final[
 )
 
 
-def _causes(queue: ClusterQueue, around: Surroundings) -> Iterator[InactiveCause]:
+def _causes(queue: ClusterQueue, objects: ReferencedObjects) -> Iterator[InactiveCause]:
     for reason, holds in _RULES:
-        names = holds(queue, around)
+        names = holds(queue, objects)
         if names is not None:
             yield InactiveCause(reason, names)
 
 
-def inactive_causes(queue: ClusterQueue, around: Surroundings) -> tuple[InactiveCause, ...]:
+def inactive_causes(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[InactiveCause, ...]:
     """Return all causes why the ClusterQueue is inactive; empty if it is active."""
-    return tuple(_causes(queue, around))
+    return tuple(_causes(queue, objects))

@@ -274,7 +274,7 @@ class UsageAccounts:
 
     # --- dump -------------------------------------------------------------------------------------
 
-    def taken(self) -> DumpedAccounts:
+    def to_dump(self) -> DumpedAccounts:
         """Return all accounts as a value."""
         balances = (
             Balance(key, account.weight, tuple(sorted(account.consumed.items())), account.at)

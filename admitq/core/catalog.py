@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from admitq.core.activity import Surroundings, check_names, flavor_names
+from admitq.core.activity import ReferencedObjects, check_names, flavor_names
 from admitq.core.indexes import discard
 from admitq.core.model import AdmissionCheck, ClusterQueue, Cohort, ResourceFlavor
 from admitq.core.settings import Settings
@@ -19,34 +19,34 @@ class Catalog:
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Labels of each namespace."""
     cohorts: dict[str, Cohort] = field(default_factory=dict[str, Cohort])
-    users_of_flavor: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    cluster_queues_by_flavor: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
     """Names of ClusterQueues by flavor, whether that exists or not."""
-    users_of_check: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    cluster_queues_by_check: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
     """Names of ClusterQueues by admission check, whether that exists or not."""
 
-    def surroundings(self, settings: Settings) -> Surroundings:
+    def referenced_objects(self, settings: Settings) -> ReferencedObjects:
         """Return what decides, beside its specification, whether a ClusterQueue is active."""
-        return Surroundings(self.flavors, self.checks, self.topologies, settings)
+        return ReferencedObjects(self.flavors, self.checks, self.topologies, settings)
 
-    def add_user(self, spec: ClusterQueue) -> None:
+    def add_cluster_queue(self, spec: ClusterQueue) -> None:
         """Index a ClusterQueue by the flavors and checks that it refers to."""
         for name in flavor_names(spec):
-            self.users_of_flavor.setdefault(name, {})[spec.name] = None
+            self.cluster_queues_by_flavor.setdefault(name, {})[spec.name] = None
         for name in check_names(spec):
-            self.users_of_check.setdefault(name, {})[spec.name] = None
+            self.cluster_queues_by_check.setdefault(name, {})[spec.name] = None
 
-    def remove_user(self, spec: ClusterQueue) -> None:
+    def remove_cluster_queue(self, spec: ClusterQueue) -> None:
         """Undo ``add_user``."""
         for name in flavor_names(spec):
-            discard(self.users_of_flavor, name, spec.name)
+            discard(self.cluster_queues_by_flavor, name, spec.name)
         for name in check_names(spec):
-            discard(self.users_of_check, name, spec.name)
+            discard(self.cluster_queues_by_check, name, spec.name)
 
-    def users_of_topology(self, name: str) -> list[str]:
+    def cluster_queues_of_topology(self, name: str) -> list[str]:
         """Return names of ClusterQueues that refer to a flavor of the topology."""
         return [
-            user
+            cluster_queue
             for flavor in self.flavors.values()
             if flavor.topology_name == name
-            for user in self.users_of_flavor.get(flavor.name, ())
+            for cluster_queue in self.cluster_queues_by_flavor.get(flavor.name, ())
         ]

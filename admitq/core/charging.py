@@ -49,7 +49,7 @@ def _note_usage(world: World, key: ObjectKey) -> None:
     entry = _counting(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
     if queue is not None:
-        queue.queue.lanes.usage_changed(key)
+        queue.queue.lanes.past_use_changed(key)
         world.waiting.heads.touch(queue)
 
 

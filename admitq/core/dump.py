@@ -38,7 +38,7 @@ from admitq.core.second_pass import SecondPass
 from admitq.core.settings import Settings
 from admitq.core.waiting import order, pending, scheduling_key, transitions, wait_states
 from admitq.core.waiting.order import LatestPreemptor
-from admitq.core.waiting.pending import Pending, Preemptions, ScanProgress
+from admitq.core.waiting.pending import PendingEntry, PreemptionCounts, ScanProgress
 from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.transitions import HeldBack
 from admitq.core.waiting.wait_states import BLOCKING, READY, LaneState, Ready
@@ -63,7 +63,7 @@ class DumpedPending:
     held_back: HeldBack | None
     scan: ScanProgress | None
     refusal: Refusal | None
-    preemptions: Preemptions | None
+    preemptions: PreemptionCounts | None
     preempted_uids: tuple[str, ...]
 
 
@@ -132,7 +132,7 @@ def take(world: World) -> Dump:
         preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
         halted=world.is_halted,
         second_passes=world.second_passes.turns,
-        usage_accounts=None if world.charging.accounts is None else world.charging.accounts.taken(),
+        usage_accounts=None if world.charging.accounts is None else world.charging.accounts.to_dump(),
         seen_admitted=tuple(sorted(world.charging.seen_admitted)),
         seen_leaving=tuple(sorted(world.charging.seen_leaving)),
         pending=tuple(
@@ -163,7 +163,7 @@ def _take_objects(world: World) -> DumpedObjects:
     )
 
 
-def _take_pending(key: ObjectKey, pending: Pending) -> DumpedPending:
+def _take_pending(key: ObjectKey, pending: PendingEntry) -> DumpedPending:
     return DumpedPending(
         key,
         pending.state if isinstance(pending.state, HeldBack) else None,

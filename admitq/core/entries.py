@@ -22,7 +22,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.scheduling_key import local_queue_of
 from admitq.core.waiting.wait_states import Blocking
@@ -37,7 +37,7 @@ class ClusterQueueEntry:
     node: Node
     queue: PendingQueue
     flavor_options: FlavorOptions
-    causes: tuple[InactiveCause, ...] = ()
+    inactive_causes: tuple[InactiveCause, ...] = ()
     blocking_state_before_cycle: Blocking | None = None
     """The wait state of its head before the cycle that runs, if that is a standing head."""
     last_mark: ClusterQueueMark | None = None
@@ -52,7 +52,7 @@ class ClusterQueueEntry:
     @property
     def is_active(self) -> bool:
         """Whether it admits workloads."""
-        return not self.causes
+        return not self.inactive_causes
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +119,7 @@ class WorkloadEntry:
     """The LocalQueue that counts it as pending."""
     queued_in: str | None = None
     """The ClusterQueue in which it is queued."""
-    pending: Pending | None = None
+    pending: PendingEntry | None = None
     inactive_in: str | None = None
     """The ClusterQueue by which it is indexed as inactive and with a reservation."""
     preempting: Preempt | None = None

@@ -36,46 +36,46 @@ def _runtime_classes(pod_sets: tuple[PodSet, ...]) -> frozenset[str]:
 class Indexes:
     """Workloads that have not finished and LocalQueues, by what they refer to, whether that exists or not."""
 
-    local_queues_of: dict[str, dict[ObjectKey, None]] = field(
+    local_queues_by_cluster_queue: dict[str, dict[ObjectKey, None]] = field(
         default_factory=dict[str, dict[ObjectKey, None]]
     )
     """LocalQueues by ClusterQueue."""
-    workloads_of: dict[ObjectKey, dict[ObjectKey, WorkloadEntry]] = field(
+    workloads_by_local_queue: dict[ObjectKey, dict[ObjectKey, WorkloadEntry]] = field(
         default_factory=dict[ObjectKey, dict[ObjectKey, WorkloadEntry]]
     )
     """Workloads by LocalQueue."""
-    local_queues_in: dict[str, dict[ObjectKey, None]] = field(
+    local_queues_by_namespace: dict[str, dict[ObjectKey, None]] = field(
         default_factory=dict[str, dict[ObjectKey, None]]
     )
     """LocalQueues that workloads name, by namespace."""
-    users_of_runtime_class: dict[str, dict[ObjectKey, WorkloadEntry]] = field(
+    workloads_by_runtime_class: dict[str, dict[ObjectKey, WorkloadEntry]] = field(
         default_factory=dict[str, dict[ObjectKey, WorkloadEntry]]
     )
     """Workloads by RuntimeClass."""
 
     def add_local_queue(self, spec: LocalQueue) -> None:
         """Index a LocalQueue."""
-        self.local_queues_of.setdefault(spec.cluster_queue, {})[spec.key] = None
+        self.local_queues_by_cluster_queue.setdefault(spec.cluster_queue, {})[spec.key] = None
 
     def remove_local_queue(self, spec: LocalQueue) -> None:
         """Undo ``add_local_queue``."""
-        discard(self.local_queues_of, spec.cluster_queue, spec.key)
+        discard(self.local_queues_by_cluster_queue, spec.cluster_queue, spec.key)
 
     def add_workload(self, entry: WorkloadEntry) -> None:
         """Index a workload that has not finished."""
         workload, queue = entry.workload, entry.local_queue
-        of_queue = self.workloads_of.get(queue)
-        if of_queue is None:
-            of_queue = self.workloads_of[queue] = {}
-            self.local_queues_in.setdefault(queue.namespace, {})[queue] = None
-        of_queue[workload.key] = entry
+        workloads = self.workloads_by_local_queue.get(queue)
+        if workloads is None:
+            workloads = self.workloads_by_local_queue[queue] = {}
+            self.local_queues_by_namespace.setdefault(queue.namespace, {})[queue] = None
+        workloads[workload.key] = entry
         for name in _runtime_classes(workload.pod_sets):
-            self.users_of_runtime_class.setdefault(name, {})[workload.key] = entry
+            self.workloads_by_runtime_class.setdefault(name, {})[workload.key] = entry
 
     def remove_workload(self, entry: WorkloadEntry) -> None:
         """Undo ``add_workload``."""
         key, queue = entry.workload.key, entry.local_queue
-        if discard(self.workloads_of, queue, key):
-            discard(self.local_queues_in, queue.namespace, queue)
+        if discard(self.workloads_by_local_queue, queue, key):
+            discard(self.local_queues_by_namespace, queue.namespace, queue)
         for name in _runtime_classes(entry.workload.pod_sets):
-            discard(self.users_of_runtime_class, name, key)
+            discard(self.workloads_by_runtime_class, name, key)

@@ -126,7 +126,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     for pair, amount in registration.needs.items():
         is_met = registration.available(pair) >= amount
         is_noticed = (
-            name in world.waiting.heads.candidates or name in world.waiting.batches or not entry.is_active
+            name in world.waiting.heads.queues or name in world.waiting.batches or not entry.is_active
         )
         if not is_met and pair not in registration.armed and not is_noticed:
             raise InvariantViolated(f"{name} needs {amount} of {pair}, which would not be noticed")
@@ -214,9 +214,9 @@ def _check_indexes(world: World) -> None:
             if pod_set.template.runtime_class is not None:
                 by_runtime_class.setdefault(pod_set.template.runtime_class, set()).add(key)
     for what, index, expected in (
-        ("workloads by queue", world.indexes.workloads_of, by_queue),
-        ("queues by namespace", world.indexes.local_queues_in, queues_in),
-        ("workloads by RuntimeClass", world.indexes.users_of_runtime_class, by_runtime_class),
+        ("workloads by queue", world.indexes.workloads_by_local_queue, by_queue),
+        ("queues by namespace", world.indexes.local_queues_by_namespace, queues_in),
+        ("workloads by RuntimeClass", world.indexes.workloads_by_runtime_class, by_runtime_class),
         ("inactive workloads by ClusterQueue", world.reservations.inactive_in, inactive),
     ):
         _expect(what, {name: set(of) for name, of in index.items()}, expected)
@@ -267,7 +267,7 @@ def _check_second_passes(world: World) -> None:
 
 def _check_nothing_left_undone(world: World) -> None:
     for name, entry in world.cluster_queues.items():
-        if entry.is_active and entry.queue.head() is not None and name not in world.waiting.heads.candidates:
+        if entry.is_active and entry.queue.head() is not None and name not in world.waiting.heads.queues:
             raise InvariantViolated(f"{name} has a head that no cycle would take")
     undone = (
         world.outbox.reservations,

@@ -12,7 +12,7 @@ from admitq.core.instructions import (
 )
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import Refusal
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +28,7 @@ class Outbox:
     touched_cluster_queues: set[str] = field(default_factory=set[str])
     touched_local_queues: set[ObjectKey] = field(default_factory=set[ObjectKey])
 
-    def report(self, pending: Pending, refusal: Refusal) -> None:
+    def report(self, pending: PendingEntry, refusal: Refusal) -> None:
         """Report why a pending workload was refused, unless that was the last report about it."""
         if pending.refusal is refusal or pending.refusal == refusal:
             return

@@ -45,7 +45,7 @@ class StateQueries:
         return cluster_queue_status(
             entry.spec,
             entry.node,
-            entry.causes,
+            entry.inactive_causes,
             self.world.reservations.ledger.of_cluster_queue(entry.spec.name),
             len(entry.queue.members),
             entry.queue.inadmissible,
@@ -79,11 +79,11 @@ class StateQueries:
 
     def is_flavor_in_use(self, name: str) -> bool:
         """Whether a ClusterQueue refers to the flavor."""
-        return name in self.world.catalog.users_of_flavor
+        return name in self.world.catalog.cluster_queues_by_flavor
 
     def is_admission_check_in_use(self, name: str) -> bool:
         """Whether a ClusterQueue refers to the admission check."""
-        return name in self.world.catalog.users_of_check
+        return name in self.world.catalog.cluster_queues_by_check
 
     def is_topology_in_use(self, name: str) -> bool:
         """Whether a flavor refers to the topology."""
@@ -191,7 +191,7 @@ class StateQueries:
     def is_excluded(self, cluster_queue: str) -> bool:
         """Whether a ClusterQueue does not exist, is quarantined, or takes no part in cycles."""
         entry = self.world.cluster_queues.get(cluster_queue)
-        return entry is None or entry.spec.quarantined or self.world.waiting.heads.paused.has(entry)
+        return entry is None or entry.spec.quarantined or self.world.waiting.heads.paused.covers(entry)
 
     def blocking_head(self, cluster_queue: str) -> ObjectKey | None:
         """Return the head that blocks a ClusterQueue; None if no head does."""

@@ -40,7 +40,7 @@ def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
         queue = entry.queue
         mark: ClusterQueueMark = (
             entry.spec,
-            entry.causes,
+            entry.inactive_causes,
             world.reservations.ledger.of_cluster_queue(name).age,
             len(queue.members),
             queue.inadmissible,

@@ -48,8 +48,8 @@ class Reservations:
         outbox: Outbox,
         pods: PodReadiness,
         *,
-        quota_returned: Callable[[Node, Usage], None],
-        demand_changed: Callable[[WorkloadEntry], None],
+        on_quota_returned: Callable[[Node, Usage], None],
+        on_demand_changed: Callable[[WorkloadEntry], None],
     ) -> None:
         self.ledger = Ledger()
         self.quota_holders = QuotaHolders[WorkloadEntry]()
@@ -61,11 +61,11 @@ class Reservations:
         self._settings = settings
         self._cluster_queues = cluster_queues
         self._workloads = workloads
-        self._forest = cohort_trees
+        self._cohort_trees = cohort_trees
         self._outbox = outbox
         self._pods = pods
-        self._quota_returned = quota_returned
-        self._demand_changed = demand_changed
+        self._on_quota_returned = on_quota_returned
+        self._on_demand_changed = on_demand_changed
 
     # --- changes ----------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Reservations:
 
     def release(self, entry: WorkloadEntry) -> None:
         """Return everything that a deleted workload holds."""
-        self._index_inactive(entry, is_gone=True)
+        self._index_inactive(entry, is_deleted=True)
         self._hold(entry, None)
         self.holding_changed(entry)
         self._pods.update(entry)
@@ -101,8 +101,8 @@ class Reservations:
             if self._settings.block_admission:
                 self._pods.update(entry)
         if self._settings.block_admission:
-            for of in (self.quota_holders.staying, self.quota_holders.leaving):
-                for _, entry in list(of(cluster_queue)):
+            for holders in (self.quota_holders.staying, self.quota_holders.leaving):
+                for _, entry in list(holders(cluster_queue)):
                     self._pods.update(entry)
 
     def preempt(self, instruction: Preempt) -> None:
@@ -112,10 +112,10 @@ class Reservations:
         self.holding_changed(entry)
         self._outbox.preemptions.append(instruction)
 
-    def _index_inactive(self, entry: WorkloadEntry, *, is_gone: bool = False) -> None:
+    def _index_inactive(self, entry: WorkloadEntry, *, is_deleted: bool = False) -> None:
         """Index a workload that may be charged or not when its ClusterQueue is created or deleted."""
         workload, key = entry.workload, entry.workload.key
-        is_held_back = not workload.active and workload.evicted and not (workload.finished or is_gone)
+        is_held_back = not workload.active and workload.evicted and not (workload.finished or is_deleted)
         admission = workload.admission if is_held_back else None
         name = None if admission is None else admission.cluster_queue
         if name == entry.inactive_in:
@@ -148,7 +148,7 @@ class Reservations:
         if held is not None and moved:
             queue = self._cluster_queues.get(held.cluster_queue)
             if queue is not None:
-                self._quota_returned(queue.node, held.usage)
+                self._on_quota_returned(queue.node, held.usage)
 
     def _count_in_tree(self, reservation: Reservation, *, add: bool, count_usage: bool) -> None:
         self._outbox.touched_local_queues.add(reservation.local_queue)
@@ -157,7 +157,7 @@ class Reservations:
             return
         self._outbox.touched_cluster_queues.add(reservation.cluster_queue)
         if count_usage:
-            change = self._forest.add_usage if add else self._forest.remove_usage
+            change = self._cohort_trees.add_usage if add else self._cohort_trees.remove_usage
             change(queue.node, reservation.usage)
 
     # --- what follows from the value of a workload ------------------------------------------------
@@ -229,19 +229,19 @@ class Reservations:
         workload = entry.workload
         self.recount_replacements(workload.key)
         if workload.replaces is not None:
-            self.recount_replacements(workload.replaces, but=entry)
+            self.recount_replacements(workload.replaces, excluded=entry)
         circles, self._circles = self._circles, {}
         for key in circles:
-            self.recount_replacements(key, but=entry)
+            self.recount_replacements(key, excluded=entry)
 
-    def recount_replacements(self, original: ObjectKey, but: WorkloadEntry | None = None) -> None:
+    def recount_replacements(self, original: ObjectKey, excluded: WorkloadEntry | None = None) -> None:
         """Count again each workload that replaces another one, and report that its demand changed."""
-        for each in self.replacements.of(original):
-            if each is but:
+        for replacement in self.replacements.of(original):
+            if replacement is excluded:
                 continue
-            self._hold(each, self._reservation_of(each))
-            self.quota_holders.put(each)
-            self._demand_changed(each)
+            self._hold(replacement, self._reservation_of(replacement))
+            self.quota_holders.put(replacement)
+            self._on_demand_changed(replacement)
 
     def _original(self, workload: Workload) -> WorkloadEntry | None:
         key = workload.replaces

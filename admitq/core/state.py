@@ -135,15 +135,15 @@ class AdmissionState:
         """Return the earliest instant at which a cycle has work to do; None if only events give it work."""
         world = self._settled
         runs = world.driver.runs_cycles and not world.is_halted
-        if runs and world.waiting.heads.exist():
+        if runs and world.waiting.heads.has_any():
             return now
         refreshes = runs and world.driver.writes_statuses
         if world.charging.seen_admitted or (refreshes and world.waiting.has_outdated_refusals):
             return now
-        passes = world.second_passes.next_at() if runs else None
+        second_pass = world.second_passes.next_at() if runs else None
         batch = world.waiting.batches.next_at() if runs else None
-        times = (world.waiting.timers.next_at(), passes, batch, charging.next_sample(world))
-        due = [each for each in times if each is not None]
+        times = (world.waiting.timers.next_at(), second_pass, batch, charging.next_sample(world))
+        due = [instant for instant in times if instant is not None]
         return max(now, min(due)) if due else None
 
     def retry_everything(self) -> None:
@@ -188,7 +188,7 @@ class AdmissionState:
             self._world.settings, statuses=driver.writes_statuses, cycles=driver.runs_cycles
         )
 
-    def become(self, other: "AdmissionState") -> None:
+    def replace_with(self, other: "AdmissionState") -> None:
         """Continue with all that another state knows. The other state must not be used any more."""
         cycles, driver = self._world.cycle, self._world.driver
         self._world = self.queries.world = other._world  # noqa: SLF001 - of the same class
@@ -214,9 +214,9 @@ class AdmissionState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of the state as JSON values; ``from_dict`` creates an equal state from it."""
-        return cast("dict[str, Any]", dump.encode(self.taken()))
+        return cast("dict[str, Any]", dump.encode(self.to_dump()))
 
-    def taken(self) -> dump.Dump:
+    def to_dump(self) -> dump.Dump:
         """Return all of the state as it is now, in values that do not change with it."""
         return dump.take(self._settled)
 
@@ -237,26 +237,26 @@ class AdmissionState:
 
     def restarted(self) -> "AdmissionState":
         """Return a state with the observed objects alone: that of a manager that starts now."""
-        taken = dump.take(self._settled)
-        state = AdmissionState(taken.settings)
-        state._observe_again(taken)
+        dumped = dump.take(self._settled)
+        state = AdmissionState(dumped.settings)
+        state._observe_again(dumped)
         state.pause(self._world.waiting.heads.paused)
         state.instructions()
         return state
 
-    def _observe_again(self, taken: dump.Dump) -> None:
-        for event in dump.observations(taken):
+    def _observe_again(self, dumped: dump.Dump) -> None:
+        for event in dump.observations(dumped):
             HANDLERS[type(event)](self._world, event, 0)
 
     @classmethod
-    def _restored(cls, taken: object) -> "AdmissionState":
-        if not isinstance(taken, dump.Dump):
+    def _restored(cls, dumped: object) -> "AdmissionState":
+        if not isinstance(dumped, dump.Dump):
             raise dump.DumpError("not the dump of an AdmissionState")
-        if taken.version != dump.VERSION:
-            raise dump.DumpError(f"a dump of version {taken.version}; only {dump.VERSION} can be read")
-        state = cls(taken.settings)
-        state._observe_again(taken)
-        dump.restore_volatile(state._world, taken)
+        if dumped.version != dump.VERSION:
+            raise dump.DumpError(f"a dump of version {dumped.version}; only {dump.VERSION} can be read")
+        state = cls(dumped.settings)
+        state._observe_again(dumped)
+        dump.restore_volatile(state._world, dumped)
         state._world.outbox.reservations.clear()
         state._world.outbox.preemptions.clear()
         state.instructions()

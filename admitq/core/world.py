@@ -26,7 +26,7 @@ from admitq.core.request_rules import RequestRulesByNamespace
 from admitq.core.reservations import Reservations
 from admitq.core.second_pass import SecondPasses, needs_second_pass
 from admitq.core.settings import Settings
-from admitq.core.waiting.pending import Pending, new_pending
+from admitq.core.waiting.pending import PendingEntry, new_pending
 from admitq.core.waiting.wait_states import DEPARTED, DEQUEUED, ENQUEUED
 from admitq.core.waiting.waiting_queues import WaitingQueues
 
@@ -64,7 +64,7 @@ class World:
     """Whether a cycle that is run in steps has not ended: nothing else may change the world."""
     deciding: ObjectKey | None = None
     """The workload that a cycle is deciding on."""
-    outdated: list[WorkloadEntry] = field(default_factory=list[WorkloadEntry])
+    outdated_replacements: list[WorkloadEntry] = field(default_factory=list[WorkloadEntry])
     """Heads of the running cycle that replace a workload which changed meanwhile."""
 
     def __post_init__(self) -> None:
@@ -84,8 +84,8 @@ class World:
             self.cohort_trees,
             self.outbox,
             self.pods,
-            quota_returned=self.waiting.quota_returned,
-            demand_changed=self._readjust_replacement,
+            on_quota_returned=self.waiting.quota_returned,
+            on_demand_changed=self._update_requests_of_replacement,
         )
 
     # --- parts that decisions read ----------------------------------------------------------------
@@ -124,7 +124,7 @@ class World:
         """As ``Reservations.preempt``."""
         self.reservations.preempt(instruction)
 
-    def report(self, pending: Pending, refusal: Refusal) -> None:
+    def report(self, pending: PendingEntry, refusal: Refusal) -> None:
         """As ``Outbox.report``."""
         self.outbox.report(pending, refusal)
 
@@ -132,7 +132,9 @@ class World:
 
     def touch_local_queues_of(self, cluster_queue: str) -> None:
         """Record that the statuses of LocalQueues may have changed, because their ClusterQueue did."""
-        self.outbox.touched_local_queues.update(self.indexes.local_queues_of.get(cluster_queue, ()))
+        self.outbox.touched_local_queues.update(
+            self.indexes.local_queues_by_cluster_queue.get(cluster_queue, ())
+        )
 
     def tree_edited(self, node: Node) -> None:
         """Retry all lanes of a tree before or after a change of its quota, weights or shape."""
@@ -142,39 +144,39 @@ class World:
             self.touched_cluster_queues.update(each.name for each in root.cluster_queues_below())
             self.cohort_trees.changed_cohorts.update(each.name for each in root.cohorts_below())
 
-    def _readjust_replacement(self, entry: WorkloadEntry) -> None:
+    def _update_requests_of_replacement(self, entry: WorkloadEntry) -> None:
         if entry.pending is not None and entry.pending.is_in_cycle:
-            self.outdated.append(entry)
+            self.outdated_replacements.append(entry)
         else:
-            self.readjust({entry.workload.key: entry})
+            self.update_requests({entry.workload.key: entry})
 
-    def settle_outdated(self) -> None:
+    def settle_outdated_replacements(self) -> None:
         """Recompute the requests of heads that replace a changed workload, after their cycle."""
-        outdated, self.outdated = self.outdated, []
+        outdated, self.outdated_replacements = self.outdated_replacements, []
         for entry in outdated:
-            self._readjust_replacement(entry)
+            self._update_requests_of_replacement(entry)
 
     # --- places of pending workloads --------------------------------------------------------------
 
-    def readjust(self, workloads: Mapping[ObjectKey, WorkloadEntry]) -> None:
+    def update_requests(self, workloads: Mapping[ObjectKey, WorkloadEntry]) -> None:
         """Recompute what pending workloads request."""
         for entry in workloads.values():
             queue = self.cluster_queues.get(entry.queued_in or "")
             if queue is not None and entry.pending is not None:
-                queue.queue.readjust(entry.pending)
+                queue.queue.update_requests(entry.pending)
                 self.waiting.queue_changed(queue)
 
     def settle(self, entry: WorkloadEntry, now: Instant) -> None:
         """Count what a workload holds, and queue it in the right place, by its present value."""
         self.reservations.settle(entry)
-        self.settle_place(entry, now)
+        self.settle_queue(entry, now)
         self.second_passes.settle(entry.workload.key, now, needed=needs_second_pass(entry.workload))
 
     def settle_reservation(self, entry: WorkloadEntry) -> None:
         """As ``Reservations.settle``."""
         self.reservations.settle(entry)
 
-    def settle_place(self, entry: WorkloadEntry, now: Instant) -> None:
+    def settle_queue(self, entry: WorkloadEntry, now: Instant) -> None:
         """Queue the workload in the right place, or remove it from a wrong one."""
         is_settled = entry.held is not None or entry.workload.finished
         if is_settled and entry.pending is None and entry.listed_in is None:
@@ -182,7 +184,7 @@ class World:
         is_pending = entry.phase is Phase.PENDING
         local_queue = self.local_queues.get(entry.local_queue)
         listed = is_pending and local_queue is not None and local_queue.is_open
-        came_from = entry.listed_in
+        former_local_queue = entry.listed_in
         self.list_pending(entry, entry.local_queue if listed else None)
         target = (
             self.cluster_queues.get(local_queue.spec.cluster_queue)
@@ -190,7 +192,7 @@ class World:
             else None
         )
         if entry.pending is not None and (
-            target is None or entry.queued_in != target.spec.name or came_from != entry.listed_in
+            target is None or entry.queued_in != target.spec.name or former_local_queue != entry.listed_in
         ):
             # Also if it moves to another LocalQueue of the same ClusterQueue: its record must not depend on
             # whether the LocalQueue that it left was closed meanwhile.

@@ -78,7 +78,7 @@ class Recoverable(Protocol):
         """Return a state with the same settings that has observed nothing."""
         ...
 
-    def become(self, other: Self) -> None:
+    def replace_with(self, other: Self) -> None:
         """Take over everything that another state has observed; the other is not used any more."""
         ...
 
@@ -286,7 +286,7 @@ class Recovery(Generic[_State]):
                     self._begins_search = False
                     self._search.begin(fresh.trees())
                 self._update_pause(fresh)
-                self.state.become(fresh)
+                self.state.replace_with(fresh)
 
     def _observe_in_new_state(self, fresh: _State, resource: Resource, obj: dict[str, Any]) -> bool:
         """Let the new state observe an object; return whether no failure has replaced that state."""

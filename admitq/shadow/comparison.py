@@ -216,13 +216,13 @@ class Shadow:
         """Return a new shadow with the same settings and without observations."""
         return Shadow(self._settings, patience=self._patience, leeway=self._leeway)
 
-    def become(self, other: "Shadow") -> None:
+    def replace_with(self, other: "Shadow") -> None:
         """Take over the observations of another shadow, which is not used afterwards.
 
         What was reported is not reported again, and expectations keep their age. Actions that await their
         conclusion are dropped, since the state that they were decided from is unknown.
         """
-        self._state.become(other.state)
+        self._state.replace_with(other.state)
         workloads = other._workloads  # noqa: SLF001 - of the same class
         kept = {
             "_state": self._state,

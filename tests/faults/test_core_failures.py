@@ -17,7 +17,7 @@ from admitq.core import cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import ClusterQueueChanged, WorkloadChanged
 from admitq.core.handlers import HANDLERS, cycles
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
@@ -55,7 +55,7 @@ class Fault:
         """Whether a call of the function is about the job or its queue."""
         for one in arguments:
             if self.is_queue and isinstance(one, list):
-                heads = cast("list[tuple[ClusterQueueEntry, Pending]]", one)
+                heads = cast("list[tuple[ClusterQueueEntry, PendingEntry]]", one)
                 return any(queue.spec.name == stage.own("cq") for queue, _ in heads)
             if self.is_queue and (queue := getattr(one, "cluster_queue", None)) is not None:
                 # The core still observes quota and cohort of a quarantined ClusterQueue.

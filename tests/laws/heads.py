@@ -19,7 +19,7 @@ from admitq.core.entries import ClusterQueueEntry
 from admitq.core.handlers import cycles as cycle_handler
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.world import World
 from tests.laws.reference.cycle import Head
 from tests.laws.reference.preemption import Used
@@ -28,7 +28,7 @@ from tests.laws.reference.preemption import Used
 def _head(
     world: World,
     queue: ClusterQueueEntry,
-    pending: Pending,
+    pending: PendingEntry,
     preemptors: Mapping[str, tuple[str, int]],
     preempted_uids: Mapping[ObjectKey, Collection[str]],
 ) -> Head:
@@ -77,12 +77,12 @@ def record_cycles(
     cycles: list[RecordedCycle] = []
 
     def run_cycle(
-        world: World, heads: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant
+        world: World, heads: Iterable[tuple[ClusterQueueEntry, PendingEntry]], now: Instant
     ) -> Iterator[None]:
         cycles.append(RecordedCycle([], _used(world)))
         return cycle.run_cycle(world, heads, now)
 
-    def nominate(running: Cycle, queue: ClusterQueueEntry, pending: Pending) -> CycleEntry:
+    def nominate(running: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> CycleEntry:
         cycles[-1].heads.append(_head(running.world, queue, pending, preemptors, displaced))
         return nominate_head(running, queue, pending)
 

@@ -122,4 +122,4 @@ def has_partly_refreshed_refusals(state: AdmissionState) -> bool:
     reserved between them.
     """
     waiting = state._world.waiting  # pyright: ignore[reportPrivateUsage]
-    return waiting.has_outdated_refusals and not waiting.heads.exist()
+    return waiting.has_outdated_refusals and not waiting.heads.has_any()

@@ -41,12 +41,12 @@ from admitq.core.cycle.second_pass import is_second_pass_due, try_second_passes
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import Instant
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.world import World
 
 __all__ = ["inadmissibility", "is_second_pass_due", "refresh_outdated_refusals", "run_cycle", "take_heads"]
 
-Heads = Iterable[tuple[ClusterQueueEntry, Pending]]
+Heads = Iterable[tuple[ClusterQueueEntry, PendingEntry]]
 
 
 def take_heads(world: World) -> Heads:
@@ -81,7 +81,7 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
     for root, leaving in cycle.leaving.items():
         world.waiting.candidates_leave(root, leaving)
         yield
-    world.settle_outdated()
+    world.settle_outdated_replacements()
     for root in cycle.progressed:
         world.waiting.progress_made(root)
         yield

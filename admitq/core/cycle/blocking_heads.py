@@ -24,13 +24,13 @@ from admitq.core.entries import ClusterQueueEntry
 from admitq.core.instructions import FitMode
 from admitq.core.model import QueueingStrategy
 from admitq.core.preemption import reserves_capacity
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.world import World
 
 
 def take_blocking_heads(
     world: World, entries: Iterable[CycleEntry]
-) -> Iterator[tuple[ClusterQueueEntry, Pending]]:
+) -> Iterator[tuple[ClusterQueueEntry, PendingEntry]]:
     """Take the standing heads into a cycle that its heads concern.
 
     Args:

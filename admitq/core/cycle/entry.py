@@ -11,7 +11,7 @@ from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
 from admitq.core.refusals import Refusal
 from admitq.core.replacing import usage_beyond
-from admitq.core.waiting.pending import Pending, ScanProgress
+from admitq.core.waiting.pending import PendingEntry, ScanProgress
 from admitq.core.waiting.transitions import Cause
 from admitq.core.waiting.wait_states import Blocking
 
@@ -21,7 +21,7 @@ class CycleEntry:
     """A head in its cycle."""
 
     queue: ClusterQueueEntry
-    pending: Pending
+    pending: PendingEntry
     root: Node
     generation: int
     """The generation of the cohort tree at the time of the assignment."""

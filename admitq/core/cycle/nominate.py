@@ -24,7 +24,7 @@ from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import ExcludedWorkloads, Preemptor, Victim, find_victims, never_preempts
 from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
-from admitq.core.waiting.pending import Pending, ScanProgress
+from admitq.core.waiting.pending import PendingEntry, ScanProgress
 from admitq.core.world import World
 
 _LONGEST_SCAN: Final = 64
@@ -170,7 +170,7 @@ def refused_for_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooM
     return too_many_checks(spec.name, spec.admission_checks, flavor_names(spec), assigned)
 
 
-def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> CycleEntry:
+def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> CycleEntry:
     """Refuse a head, or assign it flavors by the present quota."""
     world = cycle.world
     root = queue.node.root
@@ -204,19 +204,19 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> CycleE
         entry.assignment, entry.victims = assignment, search.victims
         if assignment.mode is FitMode.NO_FIT:
             entry.refusal = assignment.refusal
-    begun, attempts = generation, 1
+    generation_at_start, attempts = generation, 1
     if scan is not None:
-        begun, attempts = scan.begun, scan.attempts + 1
-        entry.progress_at_start, entry.lost_before = scan.progress_at_start, scan.lost
+        generation_at_start, attempts = scan.generation_at_start, scan.attempts + 1
+        entry.progress_at_start, entry.lost_before = scan.progress_at_start, scan.has_lost
         entry.scan_continued = True
         entry.causes.update(scan.causes)
-    entry.tree_changed = begun != generation
+    entry.tree_changed = generation_at_start != generation
     if assignment.tried and attempts < _LONGEST_SCAN:
         entry.scan = ScanProgress(
             assignment.tried,
             world.cycle,
             generation,
-            begun,
+            generation_at_start,
             entry.progress_at_start,
             attempts,
             entry.lost_before,

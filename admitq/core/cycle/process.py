@@ -32,7 +32,7 @@ from admitq.core.refusals import (
     Refusal,
     WaitingForTargets,
 )
-from admitq.core.waiting.pending import Preemptions
+from admitq.core.waiting.pending import PreemptionCounts
 from admitq.core.world import World
 
 
@@ -167,7 +167,7 @@ def _preempts(cycle: Cycle, entry: CycleEntry) -> Refusal:
     cycle.overlay(entry).add_victims(entry.victims)
     for victim in preempted:
         cycle.world.preempt(_preemption(cycle.world, entry, victim))
-    entry.pending.preemptions = Preemptions(len(entry.victims), len(preempted))
+    entry.pending.preemptions = PreemptionCounts(len(entry.victims), len(preempted))
     entry.pending.preempted_uids |= {victim.entry.workload.uid for victim in entry.victims}
     if preempted:
         cycle.count_progress(entry)

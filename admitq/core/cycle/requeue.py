@@ -78,7 +78,7 @@ def _scan_to_keep(world: World, entry: CycleEntry, refusal: Refusal) -> ScanProg
     if not _is_lost(refusal):
         return scan
     preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
-    return replace(scan, lost=True) if preserve else None
+    return replace(scan, has_lost=True) if preserve else None
 
 
 def _causes(entry: CycleEntry) -> Causes:

@@ -27,11 +27,11 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
         return
     if entry is not None:
         world.tree_edited(entry.node)
-        world.catalog.remove_user(entry.spec)
+        world.catalog.remove_cluster_queue(entry.spec)
     node = world.cohort_trees.put_cluster_queue(
         spec.name, spec.cohort, declared_quotas(spec.resource_groups), spec.fair_weight
     )
-    world.catalog.add_user(spec)
+    world.catalog.add_cluster_queue(spec)
     if entry is None:
         entry = ClusterQueueEntry(spec, node, _new_queue(world, spec), _NO_FLAVORS)
         world.cluster_queues[spec.name] = entry
@@ -41,9 +41,9 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
     entry.spec = spec
     world.reservations.settle_cluster_queue(spec.name)
     entry.queue.change_strategy(spec.queueing_strategy)
-    entry.queue.go_by_usage(world.charging.local_queue_usage if spec.usage_based_admission else None)
+    entry.queue.order_by_past_use(world.charging.local_queue_usage if spec.usage_based_admission else None)
     world.waiting.heads.note_empty_lanes(spec.name)
-    for key in world.indexes.local_queues_of.get(spec.name, ()):
+    for key in world.indexes.local_queues_by_cluster_queue.get(spec.name, ()):
         charging.schedule_sample(world, key)
     update_flavor_options(world, entry)
     world.touch_local_queues_of(spec.name)
@@ -64,7 +64,7 @@ def _new_queue(world: World, spec: ClusterQueue) -> PendingQueue:
         spec.queueing_strategy,
         rules,
         world.cohort_trees.registrations[spec.name],
-        ends_by_need=not world.settings.requeue_batch_period,
+        takes_head_by_need=not world.settings.requeue_batch_period,
     )
 
 
@@ -74,7 +74,7 @@ def delete_cluster_queue(world: World, event: ClusterQueueDeleted, now: Instant)
     if entry is None:
         return
     world.tree_edited(entry.node)
-    world.catalog.remove_user(entry.spec)
+    world.catalog.remove_cluster_queue(entry.spec)
     del world.cluster_queues[event.name]
     world.cohort_trees.drop_cluster_queue(event.name)
     world.reservations.settle_cluster_queue(event.name)
@@ -83,5 +83,5 @@ def delete_cluster_queue(world: World, event: ClusterQueueDeleted, now: Instant)
 
 
 def _settle_workloads_of(world: World, cluster_queue: str, now: Instant) -> None:
-    for key in world.indexes.local_queues_of.get(cluster_queue, ()):
+    for key in world.indexes.local_queues_by_cluster_queue.get(cluster_queue, ()):
         settle_workloads_in(world, key, now)

@@ -37,5 +37,5 @@ def requested_cycles(world: World, event: CyclesRequested, now: Instant) -> Iter
     ):
         yield from run_cycle(world, heads, now)
         cycles += 1
-    if world.driver.writes_statuses and not world.waiting.heads.exist():
+    if world.driver.writes_statuses and not world.waiting.heads.has_any():
         refresh_outdated_refusals(world, _REFRESHED_AT_ONCE)

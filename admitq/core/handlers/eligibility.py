@@ -16,10 +16,10 @@ def update_flavor_options(world: World, entry: ClusterQueueEntry) -> None:
 
 def update_activity(world: World, entry: ClusterQueueEntry) -> None:
     """Compute whether a ClusterQueue is active, after it or an object that it refers to changed."""
-    causes = inactive_causes(entry.spec, world.catalog.surroundings(world.settings))
-    if causes == entry.causes:
+    causes = inactive_causes(entry.spec, world.catalog.referenced_objects(world.settings))
+    if causes == entry.inactive_causes:
         return
-    was_active, entry.causes = entry.is_active, causes
+    was_active, entry.inactive_causes = entry.is_active, causes
     world.waiting.heads.touch(entry)
     if was_active == entry.is_active:
         return

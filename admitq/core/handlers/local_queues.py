@@ -35,5 +35,5 @@ def delete_local_queue(world: World, event: LocalQueueDeleted, now: Instant) -> 
 
 def settle_workloads_in(world: World, key: ObjectKey, now: Instant) -> None:
     """Queue each workload of a LocalQueue where it belongs now."""
-    for entry in world.indexes.workloads_of.get(key, {}).values():
-        world.settle_place(entry, now)
+    for entry in world.indexes.workloads_by_local_queue.get(key, {}).values():
+        world.settle_queue(entry, now)

@@ -20,13 +20,13 @@ def update_flavor(world: World, event: ResourceFlavorChanged, _now: Instant) -> 
     flavor = event.flavor
     if world.catalog.flavors.get(flavor.name) != flavor:
         world.catalog.flavors[flavor.name] = flavor
-        _retry(world, world.catalog.users_of_flavor.get(flavor.name, ()))
+        _retry(world, world.catalog.cluster_queues_by_flavor.get(flavor.name, ()))
 
 
 def delete_flavor(world: World, event: ResourceFlavorDeleted, _now: Instant) -> None:
     """Remove a ResourceFlavor."""
     if world.catalog.flavors.pop(event.name, None) is not None:
-        _retry(world, world.catalog.users_of_flavor.get(event.name, ()))
+        _retry(world, world.catalog.cluster_queues_by_flavor.get(event.name, ()))
 
 
 def update_check(world: World, event: AdmissionCheckChanged, _now: Instant) -> None:
@@ -34,27 +34,27 @@ def update_check(world: World, event: AdmissionCheckChanged, _now: Instant) -> N
     check = event.admission_check
     if world.catalog.checks.get(check.name) != check:
         world.catalog.checks[check.name] = check
-        _update_activity(world, world.catalog.users_of_check.get(check.name, ()))
+        _update_activity(world, world.catalog.cluster_queues_by_check.get(check.name, ()))
 
 
 def delete_check(world: World, event: AdmissionCheckDeleted, _now: Instant) -> None:
     """Remove an AdmissionCheck."""
     if world.catalog.checks.pop(event.name, None) is not None:
-        _update_activity(world, world.catalog.users_of_check.get(event.name, ()))
+        _update_activity(world, world.catalog.cluster_queues_by_check.get(event.name, ()))
 
 
 def update_topology(world: World, event: TopologyChanged, _now: Instant) -> None:
     """Record that a Topology exists."""
     if event.name not in world.catalog.topologies:
         world.catalog.topologies[event.name] = None
-        _retry(world, world.catalog.users_of_topology(event.name))
+        _retry(world, world.catalog.cluster_queues_of_topology(event.name))
 
 
 def delete_topology(world: World, event: TopologyDeleted, _now: Instant) -> None:
     """Remove a Topology."""
     if event.name in world.catalog.topologies:
         del world.catalog.topologies[event.name]
-        _retry(world, world.catalog.users_of_topology(event.name))
+        _retry(world, world.catalog.cluster_queues_of_topology(event.name))
 
 
 def _update_activity(world: World, cluster_queues: Iterable[str]) -> None:

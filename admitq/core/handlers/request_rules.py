@@ -8,31 +8,31 @@ from admitq.core.world import World
 def update_limit_range(world: World, event: LimitRangeChanged, _now: Instant) -> None:
     """Record a LimitRange as it is now."""
     if world.request_rules.put_limit_range(event.key, event.limit_range):
-        _readjust_namespace(world, event.key.namespace)
+        _update_requests_in(world, event.key.namespace)
 
 
 def delete_limit_range(world: World, event: LimitRangeDeleted, _now: Instant) -> None:
     """Remove a LimitRange."""
     if world.request_rules.delete_limit_range(event.key):
-        _readjust_namespace(world, event.key.namespace)
+        _update_requests_in(world, event.key.namespace)
 
 
 def update_runtime_class(world: World, event: RuntimeClassChanged, _now: Instant) -> None:
     """Record the overhead of a RuntimeClass as it is now."""
     if world.request_rules.put_overhead(event.name, event.overhead):
-        _readjust_users(world, event.name)
+        _update_requests_with(world, event.name)
 
 
 def delete_runtime_class(world: World, event: RuntimeClassDeleted, _now: Instant) -> None:
     """Remove a RuntimeClass."""
     if world.request_rules.delete_overhead(event.name):
-        _readjust_users(world, event.name)
+        _update_requests_with(world, event.name)
 
 
-def _readjust_namespace(world: World, namespace: str) -> None:
-    for key in world.indexes.local_queues_in.get(namespace, ()):
-        world.readjust(world.indexes.workloads_of[key])
+def _update_requests_in(world: World, namespace: str) -> None:
+    for key in world.indexes.local_queues_by_namespace.get(namespace, ()):
+        world.update_requests(world.indexes.workloads_by_local_queue[key])
 
 
-def _readjust_users(world: World, runtime_class: str) -> None:
-    world.readjust(world.indexes.users_of_runtime_class.get(runtime_class, {}))
+def _update_requests_with(world: World, runtime_class: str) -> None:
+    world.update_requests(world.indexes.workloads_by_runtime_class.get(runtime_class, {}))

@@ -11,7 +11,7 @@ from admitq.core.events import (
 )
 from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.core.refusals import PreemptionsFailed, WaitingForTargets
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.world import World
 
 
@@ -140,7 +140,7 @@ def undo_preemption(world: World, event: PreemptionFailed, _now: Instant) -> Non
     _retry_preemptors(world, entry)
 
 
-def _count_failed_preemption(world: World, preemptor: Pending | None) -> None:
+def _count_failed_preemption(world: World, preemptor: PendingEntry | None) -> None:
     """Report that the preemptions of a preemptor failed, once those of all of its victims did."""
     if preemptor is None or preemptor.preemptions is None:
         return

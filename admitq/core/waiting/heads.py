@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from admitq.core.cohorts import Node
 from admitq.core.entries import ClusterQueueEntry
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.wait_states import HEAD_OVERTAKEN, TREE_CYCLE_BEGUN
 
 
@@ -28,7 +28,7 @@ class Pause:
         """Whether whole trees are paused."""
         return bool(self.cohorts or self.trees_of)
 
-    def has(self, entry: ClusterQueueEntry) -> bool:
+    def covers(self, entry: ClusterQueueEntry) -> bool:
         """Whether the heads of a ClusterQueue take no part in cycles."""
         if entry.spec.name in self.cluster_queues:
             return True
@@ -51,7 +51,7 @@ class Heads:
             cluster_queues: all ClusterQueues by name.
             touched: ClusterQueues with statuses that may differ; names are added.
         """
-        self.candidates: set[str] = set()
+        self.queues: set[str] = set()
         """ClusterQueues that may have a head; a superset."""
         self.paused = Pause()
         self.overtaken: list[ClusterQueueEntry] = []
@@ -63,51 +63,51 @@ class Heads:
     def touch(self, entry: ClusterQueueEntry) -> None:
         """Note that a ClusterQueue may have a head, and that its status may differ."""
         self._touched.add(entry.spec.name)
-        self.candidates.add(entry.spec.name)
+        self.queues.add(entry.spec.name)
 
-    def exist(self) -> bool:
+    def has_any(self) -> bool:
         """Whether a cycle would evaluate a workload; forgets candidates that have no head."""
-        for name in self.candidates - self.paused.cluster_queues:
+        for name in self.queues - self.paused.cluster_queues:
             entry = self._cluster_queues.get(name)
             if entry is not None and entry.is_active and entry.queue.head() is not None:
                 if self._is_tree_paused(entry):
                     continue
                 return True
-            self._drop_candidate(name)
+            self._drop_queue(name)
         return False
 
-    def take(self, is_overtaken: Callable[[Node], None]) -> list[tuple[ClusterQueueEntry, Pending]]:
+    def take(self, on_overtaken: Callable[[Node], None]) -> list[tuple[ClusterQueueEntry, PendingEntry]]:
         """Take the head of each active ClusterQueue into a cycle.
 
         Args:
-            is_overtaken: called with the root of a tree in which another workload comes before a standing
+            on_overtaken: called with the root of a tree in which another workload comes before a standing
                 head, which so may reserve less capacity, or none.
         """
         self.overtaken.clear()
-        heads: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
-        for name in sorted(self.candidates - self.paused.cluster_queues):
+        heads: dict[str, tuple[ClusterQueueEntry, PendingEntry]] = {}
+        for name in sorted(self.queues - self.paused.cluster_queues):
             entry = self._cluster_queues.get(name)
             if entry is not None and self._is_tree_paused(entry):
                 continue
             pending = entry.queue.pop() if entry is not None and entry.is_active else None
             if entry is None or pending is None:
-                self._drop_candidate(name)
+                self._drop_queue(name)
                 continue
             if entry.queue.registration.has_blocking_head:
                 entry.queue.registration.set_blocking(blocks=False)
                 entry.queue.end_blocking(HEAD_OVERTAKEN)
                 self.overtaken.append(entry)
-                is_overtaken(entry.node.root)
+                on_overtaken(entry.node.root)
             heads[name] = (entry, pending)
-        return self._taken(heads)
+        return self._record_taken(heads)
 
-    def take_blocking(self, names: Iterable[str]) -> list[tuple[ClusterQueueEntry, Pending]]:
+    def take_blocking(self, names: Iterable[str]) -> list[tuple[ClusterQueueEntry, PendingEntry]]:
         """Take standing heads into a cycle that heads of their trees asked for.
 
         Args:
             names: their ClusterQueues.
         """
-        heads: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
+        heads: dict[str, tuple[ClusterQueueEntry, PendingEntry]] = {}
         for name in names:
             if name in self.paused.cluster_queues:
                 continue
@@ -118,20 +118,20 @@ class Heads:
             pending = entry.queue.pop()
             assert pending is not None, "a standing head is the head"  # noqa: S101 narrows the type
             heads[name] = (entry, pending)
-        return self._taken(heads)
+        return self._record_taken(heads)
 
-    def _taken(
-        self, heads: dict[str, tuple[ClusterQueueEntry, Pending]]
-    ) -> list[tuple[ClusterQueueEntry, Pending]]:
+    def _record_taken(
+        self, heads: dict[str, tuple[ClusterQueueEntry, PendingEntry]]
+    ) -> list[tuple[ClusterQueueEntry, PendingEntry]]:
         self._touched.update(heads)
-        self.candidates.update(heads)
+        self.queues.update(heads)
         return list(heads.values())
 
     def _is_tree_paused(self, entry: ClusterQueueEntry) -> bool:
-        return self.paused.has_trees and self.paused.has(entry)
+        return self.paused.has_trees and self.paused.covers(entry)
 
-    def _drop_candidate(self, name: str) -> None:
-        self.candidates.discard(name)
+    def _drop_queue(self, name: str) -> None:
+        self.queues.discard(name)
         entry = self._cluster_queues.get(name)
         if entry is not None:
             entry.queue.registration.rearm()

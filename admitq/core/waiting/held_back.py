@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from admitq.core.model import ObjectKey
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.transitions import HeldBack
 from admitq.core.waiting.wait_states import HELD_BACK, NamespaceNotSelected, QueueUnusable
 from admitq.core.waiting.wake_index import TreeRegistration
@@ -20,21 +20,21 @@ class HeldBackWorkloads:
             registration: how the ClusterQueue waits in its cohort tree.
         """
         self._registration = registration
-        self._by_kind: dict[type, dict[ObjectKey, Pending]] = {kind: {} for kind in HELD_BACK}
-        self._by_namespace: dict[str, dict[ObjectKey, Pending]] = {}
+        self._by_kind: dict[type, dict[ObjectKey, PendingEntry]] = {kind: {} for kind in HELD_BACK}
+        self._by_namespace: dict[str, dict[ObjectKey, PendingEntry]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Pending]:
-        return chain.from_iterable(of_kind.values() for of_kind in self._by_kind.values())
+    def __iter__(self) -> Iterator[PendingEntry]:
+        return chain.from_iterable(workloads.values() for workloads in self._by_kind.values())
 
-    def of_kind(self, kind: type) -> list[Pending]:
+    def of_kind(self, kind: type) -> list[PendingEntry]:
         """Return the workloads that states of this kind hold back."""
         return list(self._by_kind[kind].values())
 
-    def of_namespace(self, namespace: str) -> list[Pending]:
+    def of_namespace(self, namespace: str) -> list[PendingEntry]:
         """Return the workloads that are held back because this namespace is not selected."""
         return list(self._by_namespace.get(namespace, {}).values())
 
@@ -43,7 +43,7 @@ class HeldBackWorkloads:
         """Namespaces with workloads that are held back because they are not selected."""
         return sorted(self._by_namespace)
 
-    def add(self, pending: Pending, state: HeldBack) -> None:
+    def add(self, pending: PendingEntry, state: HeldBack) -> None:
         """Add a workload after its state was set to this."""
         key = pending.workload.key
         self._by_kind[type(state)][key] = pending
@@ -52,15 +52,15 @@ class HeldBackWorkloads:
             self._by_namespace.setdefault(key.namespace, {})[key] = pending
         self._register()
 
-    def remove(self, pending: Pending) -> None:
+    def remove(self, pending: PendingEntry) -> None:
         """Remove a workload that still has the state for which it was held back."""
         key, state = pending.workload.key, pending.state
         del self._by_kind[type(state)][key]
         self._count -= 1
         if isinstance(state, NamespaceNotSelected):
-            of_namespace = self._by_namespace[key.namespace]
-            del of_namespace[key]
-            if not of_namespace:
+            workloads = self._by_namespace[key.namespace]
+            del workloads[key]
+            if not workloads:
                 del self._by_namespace[key.namespace]
         self._register()
 

@@ -18,9 +18,9 @@ class Lane:
     """
 
     key: SchedulingKey
-    usage: PastUse = NEVER_USED
+    past_use: PastUse = NEVER_USED
     state: LaneState = READY
-    heads: list[Position] = field(default_factory=list[Position])
+    positions: list[Position] = field(default_factory=list[Position])
     size: int = 0
     indexed_at: LanePosition | None = None
 

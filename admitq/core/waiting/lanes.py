@@ -11,7 +11,7 @@ from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
 from admitq.core.model import ObjectKey
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LanePosition, Position
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.transitions import Cause, WaitEvent, check_transition
 from admitq.core.waiting.wait_states import (
@@ -39,22 +39,26 @@ class Lanes:
     """The lanes of one ClusterQueue."""
 
     def __init__(
-        self, members: Mapping[ObjectKey, Pending], registration: TreeRegistration, *, ends_by_need: bool
+        self,
+        members: Mapping[ObjectKey, PendingEntry],
+        registration: TreeRegistration,
+        *,
+        takes_head_by_need: bool,
     ) -> None:
         """No lanes.
 
         Args:
             members: all pending workloads of the ClusterQueue.
             registration: how the ClusterQueue waits in its cohort tree.
-            ends_by_need: whether a lane with a met need may give the head. If not, its waiting ends with
+            takes_head_by_need: whether a lane with a met need may give the head. If not, its waiting ends with
                 the next batch of the cohort tree.
         """
         self.by_key: dict[SchedulingKey, Lane] = {}
         self._members = members
         self.waiting = WaitingLanes(registration, self._position_of_needs)
-        self._ends_by_need = ends_by_need
-        self._usage_of: Callable[[ObjectKey], PastUse] | None = None
-        self.offered: list[LanePosition] = []
+        self._takes_head_by_need = takes_head_by_need
+        self._past_use_of_queue: Callable[[ObjectKey], PastUse] | None = None
+        self.unparked_positions: list[LanePosition] = []
         """A heap of the positions of lanes that are not parked."""
         self.emptied: dict[Lane, None] = {}
         """Parked lanes without workloads; a superset."""
@@ -62,9 +66,9 @@ class Lanes:
         """By LocalQueue, where these take turns by past use."""
 
     @property
-    def uses_past_use(self) -> bool:
+    def is_ordered_by_past_use(self) -> bool:
         """Whether LocalQueues take turns by past use."""
-        return self._usage_of is not None
+        return self._past_use_of_queue is not None
 
     @property
     def blocking_state(self) -> Blocking | None:
@@ -79,29 +83,29 @@ class Lanes:
         """Return the lane of a scheduling key, created where there is none."""
         lane = self.by_key.get(key)
         if lane is None:
-            lane = self.by_key[key] = Lane(key, self.usage_by(key))
+            lane = self.by_key[key] = Lane(key, self.past_use_of(key))
             if key.local_queue is not None:
                 self.by_local_queue.setdefault(key.local_queue, {})[lane] = None
         return lane
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: PendingEntry) -> None:
         """Queue a workload in its lane."""
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
         lane.size += 1
-        heapq.heappush(lane.heads, pending.position)
+        heapq.heappush(lane.positions, pending.position)
         state = lane.state
         if isinstance(state, PARKED):
             self.waiting.parked_workloads += 1
             if pending.workload.queued_at < state.refused_at:
                 self.change_state(lane, EARLIER_WORKLOAD_QUEUED, READY)
-            elif lane.heads[0] == pending.position:
-                self.waiting.index_needs_anew(lane)
-        elif lane.heads[0] == pending.position:
-            heapq.heappush(self.offered, self.position_of(lane, pending.position))
+            elif lane.positions[0] == pending.position:
+                self.waiting.reindex_needs(lane)
+        elif lane.positions[0] == pending.position:
+            heapq.heappush(self.unparked_positions, self.position_of(lane, pending.position))
         self._compact(lane)
 
-    def remove(self, pending: Pending) -> None:
+    def remove(self, pending: PendingEntry) -> None:
         """Take a queued workload out of its lane."""
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
@@ -112,12 +116,12 @@ class Lanes:
             if not lane.size:
                 self.emptied[lane] = None
             if lane.indexed_at is not None and lane.indexed_at[2] == pending.position:
-                self.waiting.index_needs_anew(lane)
-        elif lane.heads[0] == pending.position:
-            self._offer(lane)
+                self.waiting.reindex_needs(lane)
+        elif lane.positions[0] == pending.position:
+            self._push_position(lane)
         self.drop_if_empty(lane)
 
-    def take_head(self, pending: Pending) -> None:
+    def take_head(self, pending: PendingEntry) -> None:
         """Take the head of the ClusterQueue, as ``head`` found it, out of its lane into a cycle."""
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
@@ -127,17 +131,17 @@ class Lanes:
             self.change_state(lane, NEED_MET, READY)
         lane.size -= 1
         # It is at the top of both heaps, and would be found out of date there.
-        heapq.heappop(self.offered)
-        heapq.heappop(lane.heads)
+        heapq.heappop(self.unparked_positions)
+        heapq.heappop(lane.positions)
         # Its position may be in the heap twice: only its state tells that it is not queued any more.
         pending.change_state(NOMINATED, IN_CYCLE)
-        self._offer(lane)
+        self._push_position(lane)
 
-    def head(self) -> Pending | None:
+    def head(self) -> PendingEntry | None:
         """Return the workload that a cycle evaluates next; None if every lane waits."""
         first, blocking = self._first_position(), self.blocking_state
         is_blocked = first is not None and blocking is not None and first[2] == blocking.head
-        if self._ends_by_need:
+        if self._takes_head_by_need:
             with_need = self.waiting.first_with_available_need()
             if with_need is not None and (first is None or with_need <= first):
                 first, is_blocked = with_need, False
@@ -145,42 +149,42 @@ class Lanes:
 
     def _first_position(self) -> LanePosition | None:
         """Return the first position of a lane that is not parked."""
-        while self.offered:
-            position = self.offered[0]
-            _, usage, head = position
+        while self.unparked_positions:
+            position = self.unparked_positions[0]
+            _, past_use, head = position
             pending = self._members.get(head.key)
             if pending is not None and pending.position == head:
                 lane = pending.lane
                 if (
                     lane is not None
                     and not isinstance(lane.state, PARKED)
-                    and lane.usage == usage
+                    and lane.past_use == past_use
                     and self.first_of(lane) == head
                 ):
                     return position
-            heapq.heappop(self.offered)
+            heapq.heappop(self.unparked_positions)
         return None
 
     @staticmethod
     def position_of(lane: Lane, head: Position) -> LanePosition:
         """Return the position of a lane among others, with this head."""
-        return (head.order.not_latest_preemptor, lane.usage, head)
+        return (head.order.not_latest_preemptor, lane.past_use, head)
 
     def first_of(self, lane: Lane) -> Position | None:
         """Return the position of the first workload that is queued in a lane."""
         # ``_is_queued_at`` is written out, because this is asked several times of every head.
-        heads, members = lane.heads, self._members
-        while heads:
-            head = heads[0]
-            pending = members.get(head.key)
+        positions, members = lane.positions, self._members
+        while positions:
+            position = positions[0]
+            pending = members.get(position.key)
             if (
                 pending is not None
                 and pending.lane is lane
                 and not pending.is_in_cycle
-                and (pending.position is head or pending.position == head)
+                and (pending.position is position or pending.position == position)
             ):
-                return head
-            heapq.heappop(heads)
+                return position
+            heapq.heappop(positions)
         return None
 
     # --- wait states ------------------------------------------------------------------------------
@@ -199,7 +203,7 @@ class Lanes:
         if not isinstance(state, Ready):
             self.waiting.add(lane)
         if was_parked and isinstance(state, Ready):
-            self._offer(lane)
+            self._push_position(lane)
             self.drop_if_empty(lane)
 
     def end_waiting(self, event: WaitEvent, cause: Cause | None = None) -> None:
@@ -212,7 +216,7 @@ class Lanes:
         Raises:
             ImpossibleTransition: the table of wait states has no such transition.
         """
-        lanes = self.waiting.ended_by(event, cause)
+        lanes = self.waiting.find_concerned(event, cause)
         # One event may end the waiting of tens of thousands of lanes, and nothing else happens meanwhile.
         parked = [lane for lane in lanes if isinstance(lane.state, PARKED)]
         self.waiting.remove_parked(parked)
@@ -220,7 +224,7 @@ class Lanes:
             lane.state = check_transition(event, lane.state, READY)
             if not lane.size:
                 self.drop_if_empty(lane)
-        self._offer_all(parked)
+        self._push_positions(parked)
         if len(parked) < len(lanes):
             self.end_blocking(event)
 
@@ -247,47 +251,49 @@ class Lanes:
 
     # --- turns of LocalQueues ---------------------------------------------------------------------
 
-    def go_by_usage(self, usage_of: Callable[[ObjectKey], PastUse] | None) -> bool:
+    def order_by_past_use(self, past_use_of: Callable[[ObjectKey], PastUse] | None) -> bool:
         """Have LocalQueues take turns by past use, or no longer (None); whether that is a change."""
-        changed = usage_of != self._usage_of
-        self._usage_of = usage_of
+        changed = past_use_of != self._past_use_of_queue
+        self._past_use_of_queue = past_use_of
         return changed
 
-    def usage_changed(self, local_queue: ObjectKey) -> None:
+    def past_use_changed(self, local_queue: ObjectKey) -> None:
         """Sort the lanes of a LocalQueue again after its past use changed."""
-        if self._usage_of is None:
+        if self._past_use_of_queue is None:
             return
-        usage = self._usage_of(local_queue)
+        past_use = self._past_use_of_queue(local_queue)
         for lane in self.by_local_queue.get(local_queue, ()):
-            if lane.usage == usage:
+            if lane.past_use == past_use:
                 continue
-            lane.usage = usage
+            lane.past_use = past_use
             if lane.indexed_at is not None:
-                self.waiting.index_needs_anew(lane)
+                self.waiting.reindex_needs(lane)
             if not lane.is_parked:
-                self._offer(lane)
+                self._push_position(lane)
 
-    def usage_by(self, key: SchedulingKey) -> PastUse:
+    def past_use_of(self, key: SchedulingKey) -> PastUse:
         """Return the past use of the LocalQueue of a scheduling key, where that counts."""
-        if self._usage_of is None or key.local_queue is None:
+        if self._past_use_of_queue is None or key.local_queue is None:
             return NEVER_USED
-        return self._usage_of(key.local_queue)
+        return self._past_use_of_queue(key.local_queue)
 
     # --- heaps ------------------------------------------------------------------------------------
 
-    def _offer(self, lane: Lane) -> None:
+    def _push_position(self, lane: Lane) -> None:
         first = self.first_of(lane)
         if first is not None:
-            heapq.heappush(self.offered, self.position_of(lane, first))
+            heapq.heappush(self.unparked_positions, self.position_of(lane, first))
 
-    def _offer_all(self, lanes: list[Lane]) -> None:
-        if len(lanes) * ONE_PASS_FROM < len(self.offered):
+    def _push_positions(self, lanes: list[Lane]) -> None:
+        if len(lanes) * ONE_PASS_FROM < len(self.unparked_positions):
             for lane in lanes:
-                self._offer(lane)
+                self._push_position(lane)
             return
         first_of, position_of = self.first_of, self.position_of
-        self.offered += [position_of(lane, first) for lane in lanes if (first := first_of(lane)) is not None]
-        heapq.heapify(self.offered)
+        self.unparked_positions += [
+            position_of(lane, first) for lane in lanes if (first := first_of(lane)) is not None
+        ]
+        heapq.heapify(self.unparked_positions)
 
     def drop_if_empty(self, lane: Lane) -> None:
         """Forget a lane without workloads, unless it is parked or has a head in a cycle."""
@@ -295,24 +301,26 @@ class Lanes:
             return
         del self.by_key[lane.key]
         if lane.key.local_queue is not None:
-            of_queue = self.by_local_queue[lane.key.local_queue]
-            del of_queue[lane]
-            if not of_queue:
+            lanes = self.by_local_queue[lane.key.local_queue]
+            del lanes[lane]
+            if not lanes:
                 del self.by_local_queue[lane.key.local_queue]
 
     def _compact(self, lane: Lane) -> None:
         """Keep heaps in proportion to the entries that count; a sorted list is a heap."""
-        if len(lane.heads) > 2 * lane.size + _SLACK:
-            lane.heads[:] = sorted({head for head in lane.heads if self._is_queued_at(head, lane)})
-        if len(self.offered) > 2 * len(self.by_key) + _SLACK:
-            self.offered.clear()
-            self._offer_all([lane for lane in self.by_key.values() if not lane.is_parked])
+        if len(lane.positions) > 2 * lane.size + _SLACK:
+            lane.positions[:] = sorted(
+                {position for position in lane.positions if self._is_queued_at(position, lane)}
+            )
+        if len(self.unparked_positions) > 2 * len(self.by_key) + _SLACK:
+            self.unparked_positions.clear()
+            self._push_positions([lane for lane in self.by_key.values() if not lane.is_parked])
 
-    def _is_queued_at(self, head: Position, lane: Lane) -> bool:
-        pending = self._members.get(head.key)
+    def _is_queued_at(self, position: Position, lane: Lane) -> bool:
+        pending = self._members.get(position.key)
         return (
             pending is not None
             and pending.lane is lane
             and not pending.is_in_cycle
-            and pending.position == head
+            and pending.position == position
         )

@@ -16,7 +16,7 @@ class OutdatedRefusals:
 
     def __init__(self) -> None:
         self._lanes: OrderedDict[PendingQueue, list[Lane]] = OrderedDict()
-        self._again: dict[PendingQueue, None] = {}
+        self._outdated_again: dict[PendingQueue, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._lanes)
@@ -25,7 +25,7 @@ class OutdatedRefusals:
         """Note that refusals of these ClusterQueues may be outdated."""
         for queue in queues:
             if queue in self._lanes:
-                self._again[queue] = None
+                self._outdated_again[queue] = None
             else:
                 self._lanes[queue] = list(queue.lanes.waiting.indexed)
 
@@ -39,14 +39,14 @@ class OutdatedRefusals:
         Args:
             limit: how many at most; None: all.
         """
-        taken: list[tuple[str, Lane]] = []
-        while self._lanes and (limit is None or len(taken) < limit):
+        portion: list[tuple[str, Lane]] = []
+        while self._lanes and (limit is None or len(portion) < limit):
             queue, lanes = next(iter(self._lanes.items()))
             if lanes:
-                taken.append((queue.registration.name, lanes.pop()))
+                portion.append((queue.registration.name, lanes.pop()))
                 continue
             del self._lanes[queue]
-            if queue in self._again:
-                del self._again[queue]
+            if queue in self._outdated_again:
+                del self._outdated_again[queue]
                 self.add([queue])
-        return taken
+        return portion

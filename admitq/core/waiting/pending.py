@@ -13,7 +13,7 @@ from admitq.core.waiting.transitions import Causes, HeldBack, WaitEvent, check_t
 from admitq.core.waiting.wait_states import ARRIVING, InCycle, WorkloadState
 
 
-class Preemptions(NamedTuple):
+class PreemptionCounts(NamedTuple):
     """The preemptions of one attempt: how many targets there are, were requested, and failed."""
 
     victims: int
@@ -39,15 +39,15 @@ class ScanProgress:
     tried: tuple[TriedFlavor, ...]
     cycle: int
     generation: int
-    begun: int
+    generation_at_start: int
     progress_at_start: int
     attempts: int
-    lost: bool = False
+    has_lost: bool = False
     causes: Causes = ()
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
+class PendingEntry:
     """A workload that waits for quota.
 
     ``lane`` is set while the workload is queued or in a cycle. ``refusal`` is the last refusal that its
@@ -61,7 +61,7 @@ class Pending:
     lane: Lane | None = None
     scan: ScanProgress | None = None
     refusal: Refusal | None = None
-    preemptions: Preemptions | None = None
+    preemptions: PreemptionCounts | None = None
     preempted_uids: frozenset[str] = frozenset()
 
     @property
@@ -83,6 +83,6 @@ class Pending:
         self.state = check_transition(event, self.state, state)
 
 
-def new_pending(workload: Workload) -> Pending:
+def new_pending(workload: Workload) -> PendingEntry:
     """Return a workload that begins to wait."""
-    return Pending(workload, Position(queue_order(workload), workload.key))
+    return PendingEntry(workload, Position(queue_order(workload), workload.key))

@@ -13,7 +13,7 @@ from admitq.core.waiting.held_back import HeldBackWorkloads
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.lanes import Lanes
 from admitq.core.waiting.order import LatestPreemptor, QueuePositions
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.scheduling_key import KeyRules, SchedulingKey
 from admitq.core.waiting.transitions import Cause, HeldBack, WaitEvent
 from admitq.core.waiting.wait_states import (
@@ -51,7 +51,7 @@ class PendingQueue:
         rules: KeyRules | None = None,
         registration: TreeRegistration | None = None,
         *,
-        ends_by_need: bool = True,
+        takes_head_by_need: bool = True,
     ) -> None:
         """An empty queue.
 
@@ -59,12 +59,12 @@ class PendingQueue:
             strategy: what a head that does not fit does to the workloads behind it.
             rules: what scheduling keys are made of.
             registration: how the ClusterQueue waits in its cohort tree; None for one without a tree.
-            ends_by_need: as for ``Lanes``.
+            takes_head_by_need: as for ``Lanes``.
         """
         self.positions = QueuePositions(strategy)
-        self.members: dict[ObjectKey, Pending] = {}
+        self.members: dict[ObjectKey, PendingEntry] = {}
         self.registration = registration or TreeRegistration("", {}, WakeIndex())
-        self.lanes = Lanes(self.members, self.registration, ends_by_need=ends_by_need)
+        self.lanes = Lanes(self.members, self.registration, takes_head_by_need=takes_head_by_need)
         self.held_back = HeldBackWorkloads(self.registration)
         self._rules = rules or KeyRules()
 
@@ -76,7 +76,7 @@ class PendingQueue:
         return self.lanes.waiting.parked_workloads + len(self.held_back)
 
     @property
-    def blocking_head(self) -> Pending | None:
+    def blocking_head(self) -> PendingEntry | None:
         """The head, while it takes part in cycles of other heads and blocks the workloads behind it."""
         state = self.blocking_state
         return None if state is None else self.members[state.head.key]
@@ -93,7 +93,7 @@ class PendingQueue:
 
     # --- in and out -------------------------------------------------------------------------------
 
-    def enter(self, pending: Pending, event: WaitEvent) -> Lane:
+    def enter(self, pending: PendingEntry, event: WaitEvent) -> Lane:
         """Queue a workload in the lane of its scheduling key.
 
         Args:
@@ -109,7 +109,7 @@ class PendingQueue:
         self.lanes.add(pending)
         return lane
 
-    def hold_back(self, pending: Pending, state: HeldBack) -> None:
+    def hold_back(self, pending: PendingEntry, state: HeldBack) -> None:
         """Keep a workload out of the lanes."""
         self.members[pending.workload.key] = pending
         self._leave_held_back(pending)
@@ -125,7 +125,7 @@ class PendingQueue:
         if self.positions.preemptor is not None and self.positions.preemptor.key == key:
             self.positions.preemptor = None
 
-    def update(self, pending: Pending, workload: Workload) -> None:
+    def update(self, pending: PendingEntry, workload: Workload) -> None:
         """Replace a workload by its changed value, which keeps its position if that did not change.
 
         A workload in a parked lane stays parked while its scheduling key is the same. One that is held back
@@ -141,20 +141,20 @@ class PendingQueue:
         if workload.generation != pending.workload.generation:
             pending.preempted_uids = frozenset()
         position = self.positions.position_of(workload)
-        key_now = self.key_of(pending.workload) if pending.lane is None else pending.lane.key
-        is_same_key = self.key_of(workload) == key_now
+        former_key = self.key_of(pending.workload) if pending.lane is None else pending.lane.key
+        is_same_key = self.key_of(workload) == former_key
         ends_with_change = pending.is_held_back and HOLDING_BACK[type(pending.state)].ends_with_change
-        reconsidered = ends_with_change or self._is_blocking(pending)
+        is_evaluated_again = ends_with_change or self._is_blocking(pending)
         if not is_same_key:
             pending.scan = None
-        if is_same_key and position == pending.position and not reconsidered:
+        if is_same_key and position == pending.position and not is_evaluated_again:
             pending.workload = workload
             return
         self._leave_lane(pending)
         pending.workload, pending.position = workload, position
         self.enter(pending, WORKLOAD_CHANGED)
 
-    def readjust(self, pending: Pending) -> None:
+    def update_requests(self, pending: PendingEntry) -> None:
         """Evaluate a workload again if what it requests, or what it takes over, has changed.
 
         A standing head may have been refused for a bound of a LimitRange, with requests that did not change.
@@ -170,11 +170,11 @@ class PendingQueue:
                 pending.scan = None
             self.enter(pending, REQUESTS_CHANGED)
 
-    def head(self) -> Pending | None:
+    def head(self) -> PendingEntry | None:
         """Return the workload that a cycle evaluates next; None if there is none."""
         return self.lanes.head()
 
-    def pop(self) -> Pending | None:
+    def pop(self) -> PendingEntry | None:
         """Take the head into a cycle."""
         pending = self.lanes.head()
         if pending is not None:
@@ -183,22 +183,24 @@ class PendingQueue:
 
     # --- what becomes of a head -------------------------------------------------------------------
 
-    def requeue(self, pending: Pending) -> None:
+    def requeue(self, pending: PendingEntry) -> None:
         """Queue a head again, to be evaluated in the next cycle."""
         self.enter(pending, REQUEUED)
 
-    def requeue_waiting(self, pending: Pending, state: LaneState) -> Lane:
+    def requeue_waiting(self, pending: PendingEntry, state: LaneState) -> Lane:
         """Queue a head again, and have its lane wait."""
         lane = self.enter(pending, REQUEUED)
         self.lanes.change_state(lane, EVENT_INTO_LANE_STATE[type(state)], state)
         return lane
 
-    def set_preemptor(self, pending: Pending) -> None:
+    def set_preemptor(self, pending: PendingEntry) -> None:
         """Note that a head waits for targets to leave; it replaces the latest preemptor."""
-        former = None if self.positions.preemptor is None else self.members[self.positions.preemptor.key]
+        former_preemptor = (
+            None if self.positions.preemptor is None else self.members[self.positions.preemptor.key]
+        )
         self.positions.preemptor = LatestPreemptor(pending.workload.key, pending.workload.generation)
-        if former is not None:
-            self._sort_again(former)
+        if former_preemptor is not None:
+            self._sort_again(former_preemptor)
         self._sort_again(pending)
 
     def restore_preemptor(self, preemptor: LatestPreemptor) -> None:
@@ -206,7 +208,7 @@ class PendingQueue:
         self.positions.preemptor = preemptor
         self._sort_again(self.members[preemptor.key])
 
-    def restore_held_back(self, pending: Pending, state: HeldBack | None) -> None:
+    def restore_held_back(self, pending: PendingEntry, state: HeldBack | None) -> None:
         """Hold a workload back, or not, as a dump had it."""
         if pending.is_held_back:
             self.enter(pending, WORKLOAD_CHANGED)
@@ -255,9 +257,9 @@ class PendingQueue:
         if self.positions.preemptor is not None:
             self._sort_again(self.members[self.positions.preemptor.key])
 
-    def go_by_usage(self, usage_of: Callable[[ObjectKey], PastUse] | None) -> None:
+    def order_by_past_use(self, past_use_of: Callable[[ObjectKey], PastUse] | None) -> None:
         """Have LocalQueues take turns by past use, or no longer (None)."""
-        if not self.lanes.go_by_usage(usage_of):
+        if not self.lanes.order_by_past_use(past_use_of):
             return
         for pending in list(self.members.values()):
             if pending.lane is not None:
@@ -273,9 +275,9 @@ class PendingQueue:
 
     def key_of(self, workload: Workload) -> SchedulingKey:
         """Return the scheduling key that a workload has in this ClusterQueue now."""
-        return self._rules.key_of(workload, by_local_queue=self.lanes.uses_past_use)
+        return self._rules.key_of(workload, by_local_queue=self.lanes.is_ordered_by_past_use)
 
-    def _sort_again(self, pending: Pending) -> None:
+    def _sort_again(self, pending: PendingEntry) -> None:
         position = self.positions.position_of(pending.workload)
         if position == pending.position:
             return
@@ -286,17 +288,17 @@ class PendingQueue:
         pending.position = position
         self.enter(pending, ORDER_CHANGED)
 
-    def _is_blocking(self, pending: Pending) -> bool:
+    def _is_blocking(self, pending: PendingEntry) -> bool:
         state = self.blocking_state
         return state is not None and state.head == pending.position
 
     # --- internals --------------------------------------------------------------------------------
 
-    def _enter_all(self, some: list[Pending], event: WaitEvent) -> None:
-        for pending in some:
+    def _enter_all(self, entries: list[PendingEntry], event: WaitEvent) -> None:
+        for pending in entries:
             self.enter(pending, event)
 
-    def _leave_lane(self, pending: Pending) -> None:
+    def _leave_lane(self, pending: PendingEntry) -> None:
         lane = pending.lane
         if lane is None:
             return
@@ -308,6 +310,6 @@ class PendingQueue:
         else:
             self.lanes.remove(pending)
 
-    def _leave_held_back(self, pending: Pending) -> None:
+    def _leave_held_back(self, pending: PendingEntry) -> None:
         if pending.is_held_back:
             self.held_back.remove(pending)

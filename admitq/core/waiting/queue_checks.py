@@ -28,7 +28,7 @@ def check_queue(queue: PendingQueue) -> None:
     local_queues = {
         lane: key.local_queue for key, lane in lanes.by_key.items() if key.local_queue is not None
     }
-    least = {pair: each.bound for pair, each in lanes.waiting.by_need.items()}
+    least = {pair: blocks.bound for pair, blocks in lanes.waiting.by_need.items()}
     registration = queue.registration
     for what, actual, expected in (
         ("parked lanes", set(lanes.waiting.parked), parked),
@@ -36,7 +36,7 @@ def check_queue(queue: PendingQueue) -> None:
         (
             "blocking lanes",
             {lanes.waiting.blocking} - {None},
-            {each for each in waiting if _is_blocking(each)},
+            {lane for lane in waiting if _is_blocking(lane)},
         ),
         ("lanes that wait for any return", set(lanes.waiting.by_any_return), any_return),
         ("lanes by cause", _causes(lanes.waiting.by_cause), by_cause),
@@ -88,11 +88,11 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     _expect("key of the lane", lanes.by_key[lane.key], lane)
     if lane.size:
         # An empty lane is sorted again when its LocalQueue leads to this ClusterQueue again.
-        _expect(f"past use of {lane.key}", lane.usage, lanes.usage_by(lane.key))
+        _expect(f"past use of {lane.key}", lane.past_use, lanes.past_use_of(lane.key))
     indexed = {
         (pair, entry.bound)
-        for pair, each in lanes.waiting.by_need.items()
-        for entry in each
+        for pair, lanes_by_need in lanes.waiting.by_need.items()
+        for entry in lanes_by_need
         if entry.item is lane
     }
     position = None if first is None else lanes.position_of(lane, first)
@@ -104,5 +104,5 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     if lane.is_parked:
         if not lane.size and lane not in lanes.emptied:
             raise AssertionError(f"lane {lane.key} is empty and would never be dropped")
-    elif position is not None and position not in lanes.offered:
+    elif position is not None and position not in lanes.unparked_positions:
         raise AssertionError(f"lane {lane.key} has a head that no cycle would take")

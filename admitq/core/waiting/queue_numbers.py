@@ -7,7 +7,7 @@ from itertools import chain
 from admitq.core.amounts import add, multiply
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import Refusal
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.scheduling_key import EquivalenceClass
 
@@ -34,7 +34,7 @@ def requests(queue: PendingQueue) -> Mapping[str, int]:
     return total
 
 
-def is_inadmissible(pending: Pending) -> bool:
+def is_inadmissible(pending: PendingEntry) -> bool:
     """Whether the workload is in a parked lane or held back."""
     return pending.is_held_back or (pending.lane is not None and pending.lane.is_parked)
 

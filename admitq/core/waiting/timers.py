@@ -3,10 +3,10 @@
 import heapq
 
 from admitq.core.model import Instant, ObjectKey
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.transitions import ends_at
 
-_Timer = tuple[Instant, ObjectKey, int, str, Pending]
+_Timer = tuple[Instant, ObjectKey, int, str, PendingEntry]
 """When, of which workload, a number that makes the timer unique, and in which ClusterQueue."""
 
 
@@ -17,7 +17,7 @@ class Timers:
         self._timers: list[_Timer] = []
         self._added = 0
 
-    def add(self, cluster_queue: str, pending: Pending) -> None:
+    def add(self, cluster_queue: str, pending: PendingEntry) -> None:
         """Add a workload of a ClusterQueue that is held back, if an instant ends that."""
         until = ends_at(pending.state)
         if until is not None:
@@ -33,7 +33,7 @@ class Timers:
             heapq.heappop(self._timers)
         return None
 
-    def pop_due(self, now: Instant) -> tuple[str, Pending] | None:
+    def pop_due(self, now: Instant) -> tuple[str, PendingEntry] | None:
         """Take the next due workload, with its ClusterQueue; None if there is none."""
         at = self.next_at()
         if at is None or at > now:

@@ -54,7 +54,7 @@ class WaitingLanes:
         self._registration = registration
         self._position_of = position_of
 
-    def ended_by(self, event: WaitEvent, cause: Cause | None = None) -> list[Lane]:
+    def find_concerned(self, event: WaitEvent, cause: Cause | None = None) -> list[Lane]:
         """Return the lanes that an event of the tree, the ClusterQueue or a constraint wakes."""
         if cause is not None:
             return list(self.by_cause.get(cause, ()))
@@ -68,9 +68,9 @@ class WaitingLanes:
         """Return the first position of a lane that needs no more than what is available."""
         first: LanePosition | None = None
         for pair, lanes in self.by_need.items():
-            found = lanes.first(partial(ge, self._registration.available(pair)))
-            if found is not None and (first is None or found.key < first):
-                first = found.key
+            entry = lanes.first(partial(ge, self._registration.available(pair)))
+            if entry is not None and (first is None or entry.key < first):
+                first = entry.key
         return first
 
     # --- lanes in and out -------------------------------------------------------------------------
@@ -120,9 +120,9 @@ class WaitingLanes:
     def _remove_any_return_and_causes(self, lane: Lane) -> None:
         self.by_any_return.pop(lane, None)
         for cause in () if isinstance(lane.state, Ready) else lane.state.causes:
-            of_cause = self.by_cause[cause]
-            del of_cause[lane]
-            if not of_cause:
+            lanes = self.by_cause[cause]
+            del lanes[lane]
+            if not lanes:
                 del self.by_cause[cause]
 
     def _register(self) -> None:
@@ -133,7 +133,7 @@ class WaitingLanes:
 
     # --- needs ------------------------------------------------------------------------------------
 
-    def index_needs_anew(self, lane: Lane) -> None:
+    def reindex_needs(self, lane: Lane) -> None:
         """Index the needs of a lane again, because its position or its first workload changed."""
         self._unindex_needs(lane)
         self._index_needs(lane)

@@ -16,7 +16,7 @@ from admitq.core.waiting.concerned_queues import ConcernedQueues, namespace_caus
 from admitq.core.waiting.heads import Heads
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.outdated_refusals import OutdatedRefusals
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.timers import Timers
 from admitq.core.waiting.transitions import Cause, HeldBack, WaitEvent
 from admitq.core.waiting.wait_states import (
@@ -66,7 +66,7 @@ class WaitingQueues:
 
     # --- heads ------------------------------------------------------------------------------------
 
-    def take_heads(self) -> list[tuple[ClusterQueueEntry, Pending]]:
+    def take_heads(self) -> list[tuple[ClusterQueueEntry, PendingEntry]]:
         """Take the heads of the next cycle."""
         return self.heads.take(self.progress_made)
 
@@ -83,23 +83,27 @@ class WaitingQueues:
         index = node.root.wake_index
         if index.is_empty:
             return
-        met = {each.name: each for pair, _ in usage for each in self._met_by_return(node, pair, index)}
+        registrations = {
+            registration.name: registration
+            for pair, _ in usage
+            for registration in self._find_met_needs(node, pair, index)
+        }
         if index.with_needs:
             self._outdated_trees[node.root] = None
         self.candidates_changed(node)
         if self.batches.period:
-            self.batches.collect(met)
+            self.batches.collect(registrations)
             return
-        for name in sorted(met):
+        for name in sorted(registrations):
             self.heads.touch(self._cluster_queues[name])
 
     @staticmethod
-    def _met_by_return(node: Node, pair: FlavorResource, index: WakeIndex) -> list[TreeRegistration]:
-        at: Node | None = node
+    def _find_met_needs(node: Node, pair: FlavorResource, index: WakeIndex) -> list[TreeRegistration]:
+        ancestor: Node | None = node
         # A cell without quota and usage is dropped; what is above it goes on.
-        while at is not None and pair not in at.cells:
-            at = at.parent
-        return [] if at is None else index.met_by_return(at.cells[pair])
+        while ancestor is not None and pair not in ancestor.cells:
+            ancestor = ancestor.parent
+        return [] if ancestor is None else index.met_by_return(ancestor.cells[pair])
 
     def candidates_changed(self, node: Node) -> None:
         """End the waiting of lanes that may preempt, since the candidates for preemption changed."""
@@ -207,12 +211,12 @@ class WaitingQueues:
         self.heads.touch(entry)
         self.settle_blocking(entry)
 
-    def hold_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
+    def hold_back(self, entry: ClusterQueueEntry, pending: PendingEntry, state: HeldBack) -> None:
         """Keep a workload out of the lanes of its ClusterQueue."""
         entry.queue.hold_back(pending, state)
         self._note_held_back(entry, pending, state)
 
-    def _note_held_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
+    def _note_held_back(self, entry: ClusterQueueEntry, pending: PendingEntry, state: HeldBack) -> None:
         if isinstance(state, NamespaceNotSelected):
             self.concerned.add(entry, (namespace_cause(pending.workload.key.namespace),))
         elif isinstance(state, QueueUnusable):
@@ -220,7 +224,7 @@ class WaitingQueues:
         self.timers.add(entry.spec.name, pending)
 
     def hold_back_until_due(
-        self, entry: ClusterQueueEntry, pending: Pending, due: Instant, now: Instant
+        self, entry: ClusterQueueEntry, pending: PendingEntry, due: Instant, now: Instant
     ) -> bool:
         """Hold a workload back if it must not be evaluated yet; whether that is so.
 
@@ -246,7 +250,7 @@ class WaitingQueues:
 
     # --- standing heads ---------------------------------------------------------------------------
 
-    def requeue_blocking(self, entry: ClusterQueueEntry, pending: Pending, state: Blocking) -> None:
+    def requeue_blocking(self, entry: ClusterQueueEntry, pending: PendingEntry, state: Blocking) -> None:
         """Queue a head again, and have it take part in cycles that other heads of its tree ask for.
 
         It also goes on once its namespace is not selected any more.
@@ -275,7 +279,7 @@ class WaitingQueues:
         """Whether refusals of a ClusterQueue may be outdated."""
         return entry.node.root in self._outdated_trees or self._outdated.concerns(entry.queue)
 
-    def restore_held_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
+    def restore_held_back(self, entry: ClusterQueueEntry, pending: PendingEntry, state: HeldBack) -> None:
         """Hold a workload back as a dump had it."""
         entry.queue.restore_held_back(pending, state)
         self._note_held_back(entry, pending, state)
@@ -302,10 +306,12 @@ class WaitingQueues:
         """Take the next lanes with possibly outdated refusals; at most ``limit``, if that is set."""
         for root in sorted(self._outdated_trees, key=_name):
             registrations = _sorted(root.wake_index.with_needs.values())
-            self._outdated.add(self._cluster_queues[each.name].queue for each in registrations)
+            self._outdated.add(
+                self._cluster_queues[registration.name].queue for registration in registrations
+            )
         self._outdated_trees.clear()
-        taken = self._outdated.take(limit)
-        return [(self._cluster_queues[name], lane) for name, lane in taken if name in self._cluster_queues]
+        lanes = self._outdated.take(limit)
+        return [(self._cluster_queues[name], lane) for name, lane in lanes if name in self._cluster_queues]
 
 
 def _name(node: Node) -> str:

@@ -32,12 +32,12 @@ def _slack(cell: Cell) -> int | None:
 
 def _binding_node(cell: Cell, amount: int) -> tuple[Cell, int]:
     """Return the lowest node with an insufficient bound, and the least slack there with which it may."""
-    kept = local = 0
+    local_available = local = 0
     while cell.parent is not None:
-        kept += cell.local_available
+        local_available += cell.local_available
         local += cell.local
         slack = _slack(cell)
-        if slack is not None and kept + slack < amount:
+        if slack is not None and local_available + slack < amount:
             break
         cell = cell.parent
     # Local parts below may come free as well: more than all of them cannot.
@@ -76,31 +76,31 @@ class TreeRegistration:
         """Set whether some lane waits."""
         if waits != self.has_waiting_lanes:
             self.has_waiting_lanes = waits
-            self.index.note(self)
+            self.index.update(self)
 
     def set_any_return(self, *, waits: bool) -> None:
         """Set whether any return of quota ends the waiting of some lane."""
         if waits != self.waits_for_any_return:
             self.waits_for_any_return = waits
-            self.index.note(self)
+            self.index.update(self)
 
     def set_held_back(self, *, holds_back: bool) -> None:
         """Set whether a workload is held back until the ClusterQueue, its tree or its quota changes."""
         if holds_back != self.holds_back_for_queue:
             self.holds_back_for_queue = holds_back
-            self.index.note(self)
+            self.index.update(self)
 
     def set_progress(self, *, waits: bool) -> None:
         """Set whether progress in the tree ends the waiting of some lane."""
         if waits != self.waits_for_progress:
             self.waits_for_progress = waits
-            self.index.note(self)
+            self.index.update(self)
 
     def set_blocking(self, *, blocks: bool) -> None:
         """Set whether the head takes part in cycles that heads of the tree ask for."""
         if blocks != self.has_blocking_head:
             self.has_blocking_head = blocks
-            self.index.note(self)
+            self.index.update(self)
 
     def set_need(self, pair: FlavorResource, amount: int | None) -> None:
         """Set the least amount that ends the waiting of some lane; None if no lane needs any."""
@@ -109,7 +109,7 @@ class TreeRegistration:
         self.armed.pop(pair, None)
         if amount is None:
             del self.needs[pair]
-            self.index.note(self)
+            self.index.update(self)
         else:
             self.needs[pair] = amount
             self.index.arm(self, pair)
@@ -139,7 +139,7 @@ class WakeIndex:
     with_needs: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     """ClusterQueues with lanes that wait for a certain amount."""
     _heaps: dict[Cell, list[_ArmedNeed]] = field(default_factory=dict[Cell, list[_ArmedNeed]])
-    _full_at: dict[Cell, int] = field(default_factory=dict[Cell, int])
+    _compaction_size: dict[Cell, int] = field(default_factory=dict[Cell, int])
     """The size at which a heap is searched for entries that have no meaning any more."""
     _entries: int = 0
 
@@ -153,7 +153,7 @@ class WakeIndex:
         """ClusterQueues with lanes that wait, sorted."""
         return sorted({*self.waiting, *self.waiting_for_any_return})
 
-    def note(self, registration: TreeRegistration) -> None:
+    def update(self, registration: TreeRegistration) -> None:
         """Index a ClusterQueue by how its lanes wait now."""
         for index, belongs in (
             (self.waiting, registration.has_waiting_lanes),
@@ -181,10 +181,10 @@ class WakeIndex:
         registration.armed[pair] = self._entries
         heap = self._heaps.setdefault(cell, [])
         heapq.heappush(heap, (slack, self._entries, registration, pair))
-        if len(heap) > self._full_at.get(cell, _SMALL_HEAP):
+        if len(heap) > self._compaction_size.get(cell, _SMALL_HEAP):
             heap[:] = [entry for entry in heap if self._is_armed(entry)]
             heapq.heapify(heap)
-            self._full_at[cell] = max(_SMALL_HEAP, 2 * len(heap))
+            self._compaction_size[cell] = max(_SMALL_HEAP, 2 * len(heap))
 
     def _is_armed(self, entry: _ArmedNeed) -> bool:
         _, number, registration, pair = entry
@@ -203,7 +203,7 @@ class WakeIndex:
                 index.pop(registration.name, None)
             registration.index = other
             registration.armed.clear()
-            other.note(registration)
+            other.update(registration)
             for pair in registration.needs:
                 other.arm(registration, pair)
 
@@ -213,15 +213,15 @@ class WakeIndex:
         Each need is reported once, until it is armed again.
         """
         met: list[TreeRegistration] = []
-        at: Cell | None = cell
-        while at is not None:
-            heap = self._heaps.get(at)
+        ancestor: Cell | None = cell
+        while ancestor is not None:
+            heap = self._heaps.get(ancestor)
             if heap:
-                self._take_met(at, heap, met)
-            at = at.parent
+                self._pop_met_needs(ancestor, heap, met)
+            ancestor = ancestor.parent
         return met
 
-    def _take_met(self, cell: Cell, heap: list[_ArmedNeed], met: list[TreeRegistration]) -> None:
+    def _pop_met_needs(self, cell: Cell, heap: list[_ArmedNeed], met: list[TreeRegistration]) -> None:
         slack = _slack(cell)
         bound_elsewhere: list[tuple[TreeRegistration, FlavorResource]] = []
         while heap and slack is not None and heap[0][0] <= slack:

@@ -6,7 +6,7 @@ from admitq.core import cycle
 from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 
 
 class Evaluated:
@@ -17,7 +17,7 @@ class Evaluated:
         """In the order of evaluation; once for each cycle that evaluates the workload."""
         nominate = cycle.nominate
 
-        def recorded(running: Cycle, entry: ClusterQueueEntry, pending: Pending) -> CycleEntry:
+        def recorded(running: Cycle, entry: ClusterQueueEntry, pending: PendingEntry) -> CycleEntry:
             self.names.append(pending.workload.key.name)
             return nominate(running, entry, pending)
 

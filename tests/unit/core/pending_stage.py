@@ -14,7 +14,7 @@ from admitq.core.quota import Cell, Height
 from admitq.core.refusals import NoFitReason, NoFlavorFits
 from admitq.core.requests import template_requesting
 from admitq.core.waiting.lane import Lane
-from admitq.core.waiting.pending import Pending, new_pending
+from admitq.core.waiting.pending import PendingEntry, new_pending
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.scheduling_key import KeyRules
@@ -56,27 +56,27 @@ def queue_of(
     strict: bool = False,
     rules: KeyRules | None = None,
     registration: TreeRegistration | None = None,
-    ends_by_need: bool = True,
+    takes_head_by_need: bool = True,
 ) -> PendingQueue:
     strategy = QueueingStrategy.STRICT_FIFO if strict else QueueingStrategy.BEST_EFFORT_FIFO
-    queue = PendingQueue(strategy, rules, registration, ends_by_need=ends_by_need)
+    queue = PendingQueue(strategy, rules, registration, takes_head_by_need=takes_head_by_need)
     enter(queue, *workloads)
     return queue
 
 
-def pop(queue: PendingQueue) -> Pending:
+def pop(queue: PendingQueue) -> PendingEntry:
     """Take the head into a cycle; there must be one."""
     pending = queue.pop()
     assert pending is not None
     return pending
 
 
-def waiting_for_quota(pending: Pending, *amounts: int) -> WaitingForQuota:
+def waiting_for_quota(pending: PendingEntry, *amounts: int) -> WaitingForQuota:
     """Return the state of a lane that waits for any of these amounts of CPU, or else for any return."""
     return WaitingForQuota(NO_FIT, pending.workload.queued_at, needs(*amounts) or None)
 
 
-def retry_on_progress(pending: Pending) -> RetryOnProgress:
+def retry_on_progress(pending: PendingEntry) -> RetryOnProgress:
     return RetryOnProgress(NO_FIT, pending.workload.queued_at)
 
 
@@ -92,12 +92,12 @@ def park_head(queue: PendingQueue, *amounts: int) -> str:
     return pending.workload.key.name
 
 
-def block_with_head(queue: PendingQueue) -> Pending:
+def block_with_head(queue: PendingQueue) -> PendingEntry:
     """Make the head of a StrictFIFO queue a standing head."""
     return _stand(queue, pop(queue), FirstOfStrictQueue)
 
 
-def preempt_for_head(queue: PendingQueue) -> Pending:
+def preempt_for_head(queue: PendingQueue) -> PendingEntry:
     """Let the head wait for its targets to leave."""
     pending = pop(queue)
     queue.set_preemptor(pending)
@@ -105,15 +105,15 @@ def preempt_for_head(queue: PendingQueue) -> Pending:
 
 
 def _stand(
-    queue: PendingQueue, pending: Pending, kind: type[FirstOfStrictQueue] | type[WaitingForPreemption]
-) -> Pending:
+    queue: PendingQueue, pending: PendingEntry, kind: type[FirstOfStrictQueue] | type[WaitingForPreemption]
+) -> PendingEntry:
     state: LaneState = kind(pending.position)
     queue.requeue_waiting(pending, state)
     check_queue(queue)
     return pending
 
 
-def hold_back(queue: PendingQueue, state: HeldBack, each: Workload) -> Pending:
+def hold_back(queue: PendingQueue, state: HeldBack, each: Workload) -> PendingEntry:
     """Add a workload to the queue, and hold it back."""
     pending = new_pending(each)
     queue.enter(pending, ENQUEUED)

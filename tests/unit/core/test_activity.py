@@ -1,6 +1,6 @@
 import pytest
 
-from admitq.core.activity import ActiveReason, InactiveCause, Surroundings, inactive_causes
+from admitq.core.activity import ActiveReason, InactiveCause, ReferencedObjects, inactive_causes
 from admitq.core.model import (
     AdmissionCheck,
     AdmissionCheckRule,
@@ -26,7 +26,7 @@ def queue(*flavors: str, checks: tuple[AdmissionCheckRule, ...] = (), stopped: b
     )
 
 
-SURROUNDINGS = Surroundings(
+SURROUNDINGS = ReferencedObjects(
     {"plain": ResourceFlavor("plain"), "racks": ResourceFlavor("racks", topology_name="t")},
     {
         "ok": AdmissionCheck("ok", "x/any", active=True),
@@ -89,6 +89,6 @@ def test_inactive_causes_of_cluster_queue_are_listed(
 
 
 def test_checks_are_not_restricted_without_configured_controllers() -> None:
-    surroundings = Surroundings(SURROUNDINGS.flavors, SURROUNDINGS.checks, {}, Settings())
+    surroundings = ReferencedObjects(SURROUNDINGS.flavors, SURROUNDINGS.checks, {}, Settings())
     checks = (AdmissionCheckRule("remote", ("plain",)), AdmissionCheckRule("nodes"))
     assert inactive_causes(queue("plain", checks=checks), surroundings) == ()

@@ -235,10 +235,10 @@ def test_restored_usage_accounts_equal_dumped_accounts() -> None:
     accounts.penalize(OTHER, "w", [(("gpu", 3),)])
     accounts.settle(MAIN, "v", {"cpu": 1}, MINUTE)
     restored = UsageAccounts(HALVED_IN_TEN)
-    restored.restore(accounts.taken())
-    assert restored.taken() == accounts.taken()
+    restored.restore(accounts.to_dump())
+    assert restored.to_dump() == accounts.to_dump()
     assert [restored.usage(key) for key in (MAIN, OTHER)] == [accounts.usage(key) for key in (MAIN, OTHER)]
     for each in (accounts, restored):
         each.roll_back("u")
         each.settle(OTHER, "w", {"gpu": 1}, MINUTE)
-    assert restored.taken() == accounts.taken()
+    assert restored.to_dump() == accounts.to_dump()

@@ -89,7 +89,7 @@ def test_preemptor_that_is_held_back_loses_its_position_to_a_later_one() -> None
     queue.set_preemptor(second)
     queue.requeue(second)
     check_queue(queue)
-    queue.readjust(first)
+    queue.update_requests(first)
     assert drain(queue) == ["b", "a"]
 
 

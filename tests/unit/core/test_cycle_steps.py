@@ -116,6 +116,6 @@ def test_state_with_unfinished_cycle_is_replaced() -> None:
     play = play_in_cycle()
     fresh = play.state.empty()
     fresh.observe(FLAVOR, now=play.now)
-    play.state.become(fresh)
+    play.state.replace_with(fresh)
     assert not play.state.is_in_cycle
     assert play.state.next_wakeup(play.now) is None

@@ -99,7 +99,7 @@ def _clear_index(world: World) -> None:
 
 def _drop_head(world: World) -> None:
     world.cluster_queues["q"].queue.end_waiting(TREE_EDITED)
-    world.waiting.heads.candidates.clear()
+    world.waiting.heads.queues.clear()
 
 
 def _miscount_parked(world: World) -> None:
@@ -171,7 +171,7 @@ def _stand_in_stopped_queue(world: World) -> None:
     pending = entry.queue.pop()
     assert pending is not None
     world.waiting.requeue_blocking(entry, pending, FirstOfStrictQueue(pending.position))
-    entry.causes = (InactiveCause(ActiveReason.STOPPED),)
+    entry.inactive_causes = (InactiveCause(ActiveReason.STOPPED),)
 
 
 def _halt_without_unready_workload(world: World) -> None:

@@ -48,20 +48,20 @@ def test_local_queue_with_less_past_use_comes_first_at_any_priority() -> None:
         workload_of_local_queue("a2", "a", 3),
     )
     usage = Usage(a=2, b=1)
-    queue.go_by_usage(usage)
+    queue.order_by_past_use(usage)
     queue.lanes.drop_emptied()
     check_queue(queue)
     assert pop(queue).workload.uid == "b1"
     queue.remove(name_of("b1"))
     enter(queue, workload_of_local_queue("b2", "b", 4))
     usage.amounts["b"] = 3
-    queue.lanes.usage_changed(name_of("b"))
-    queue.lanes.usage_changed(name_of("b"))
+    queue.lanes.past_use_changed(name_of("b"))
+    queue.lanes.past_use_changed(name_of("b"))
     check_queue(queue)
     assert drain(queue) == ["a1", "a2", "b2"]
-    queue.go_by_usage(usage)
+    queue.order_by_past_use(usage)
     enter(queue, workload_of_local_queue("late", "b", 9), workload_of_local_queue("urgent", "a", 9, 1))
-    queue.go_by_usage(None)
+    queue.order_by_past_use(None)
     check_queue(queue)
     assert drain(queue) == ["urgent", "late"]
 
@@ -70,7 +70,7 @@ def test_held_back_workload_is_ordered_by_past_use_when_its_backoff_ends() -> No
     queue = queue_of(workload_of_local_queue("a1", "a", 1), workload_of_local_queue("b1", "b", 2))
     pending = queue.members[name_of("a1")]
     queue.hold_back(pending, Backoff(7))
-    queue.go_by_usage(Usage(a=2, b=1))
+    queue.order_by_past_use(Usage(a=2, b=1))
     check_queue(queue)
     assert pending.state == Backoff(7)
     queue.enter(pending, BACKOFF_ENDED)
@@ -80,10 +80,10 @@ def test_held_back_workload_is_ordered_by_past_use_when_its_backoff_ends() -> No
 def test_preemptor_stays_first_at_any_past_use() -> None:
     queue = queue_of(workload_of_local_queue("a1", "a", 1), workload_of_local_queue("b1", "b", 2))
     usage = Usage(a=1, b=2)
-    queue.go_by_usage(usage)
+    queue.order_by_past_use(usage)
     preempt_for_head(queue)
     usage.amounts["a"] = 9
-    queue.lanes.usage_changed(name_of("a"))
+    queue.lanes.past_use_changed(name_of("a"))
     check_queue(queue)
     assert queue.head() is None
     queue.end_waiting(TREE_EDITED)
@@ -92,7 +92,7 @@ def test_preemptor_stays_first_at_any_past_use() -> None:
 
 def test_past_use_changes_nothing_without_usage_based_admission() -> None:
     queue = queue_of(workload_of_local_queue("a1", "a", 1))
-    queue.lanes.usage_changed(name_of("a"))
+    queue.lanes.past_use_changed(name_of("a"))
     check_queue(queue)
     assert drain(queue) == ["a1"]
 
@@ -106,10 +106,10 @@ def test_parked_lane_is_sorted_by_new_past_use_and_stays_parked(needs: tuple[int
         registration=cpu_quota.registration,
     )
     usage = Usage(a=1, b=2)
-    queue.go_by_usage(usage)
+    queue.order_by_past_use(usage)
     assert [park_head(queue, *needs) for _ in range(2)] == ["a1", "b1"]
     usage.amounts["a"] = 5
-    queue.lanes.usage_changed(name_of("a"))
+    queue.lanes.past_use_changed(name_of("a"))
     check_queue(queue)
     assert queue.head() is None
     if needs:
@@ -121,9 +121,9 @@ def test_parked_lane_is_sorted_by_new_past_use_and_stays_parked(needs: tuple[int
 
 def test_lanes_by_local_queue_are_dropped_when_past_use_no_longer_counts() -> None:
     queue = queue_of(workload_of_local_queue("a1", "a", 1), workload_of_local_queue("b1", "b", 2))
-    queue.go_by_usage(Usage(a=1, b=2))
+    queue.order_by_past_use(Usage(a=1, b=2))
     park_head(queue)
-    queue.go_by_usage(None)
+    queue.order_by_past_use(None)
     queue.lanes.drop_emptied()
     check_queue(queue)
     assert queue.lanes.by_local_queue == {}
@@ -135,7 +135,7 @@ def test_lanes_by_local_queue_are_dropped_when_past_use_no_longer_counts() -> No
 
 def change_past_use_of_another(queue: PendingQueue, usage: Usage) -> None:
     usage.amounts["b"] += 1
-    queue.lanes.usage_changed(name_of("b"))
+    queue.lanes.past_use_changed(name_of("b"))
 
 
 def empty_a_lane(queue: PendingQueue, _usage: Usage) -> None:
@@ -154,7 +154,7 @@ def test_cost_of_change_does_not_grow_with_parked_lanes_that_it_does_not_concern
     def cost(others: int) -> int:
         waiting = [workload_of_local_queue(f"a{number}", "a", number, number) for number in range(others)]
         queue, usage = queue_of(*waiting, workload_of_local_queue("b1", "b", others)), Usage(a=1, b=2)
-        queue.go_by_usage(usage)
+        queue.order_by_past_use(usage)
         while (pending := queue.pop()) is not None:
             state = retry_on_progress if pending.workload.uid == "b1" else waiting_for_quota
             queue.requeue_waiting(pending, state(pending))

@@ -96,7 +96,7 @@ def _forget_indexed_position(queue: PendingQueue) -> None:
 
 
 def _clear_offered_lanes(queue: PendingQueue) -> None:
-    queue.lanes.offered.clear()
+    queue.lanes.unparked_positions.clear()
 
 
 def _queue_head_without_offering_its_lane(queue: PendingQueue) -> None:

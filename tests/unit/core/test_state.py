@@ -122,7 +122,7 @@ def test_finished_workload_leaves_nothing_behind_when_it_is_deleted(
     assert (state.queries.workload_phase(key), state.queries.count_scheduling_keys("q")) == (None, (0, 0))
     assert not state.queries.cluster_queue_has_reservations("q")
     world = state._world  # pyright: ignore[reportPrivateUsage]
-    assert (world.indexes.workloads_of, world.indexes.local_queues_in) == ({}, {})
+    assert (world.indexes.workloads_by_local_queue, world.indexes.local_queues_by_namespace) == ({}, {})
 
 
 def test_status_lists_flavor_once_that_queue_has_in_several_groups() -> None:

@@ -1,18 +1,18 @@
 """Workloads that must not be evaluated before an instant."""
 
-from admitq.core.waiting.pending import Pending, new_pending
+from admitq.core.waiting.pending import PendingEntry, new_pending
 from admitq.core.waiting.timers import Timers
 from admitq.core.waiting.wait_states import BACKOFF_ENDED, BACKOFF_SET, QUEUED, Backoff
 from tests.unit.core.pending_stage import workload
 
 
-def _hold_back(timers: Timers, name: str, until: int) -> Pending:
+def _hold_back(timers: Timers, name: str, until: int) -> PendingEntry:
     pending = new_pending(workload(name))
     _set_backoff(timers, pending, until)
     return pending
 
 
-def _set_backoff(timers: Timers, pending: Pending, until: int) -> None:
+def _set_backoff(timers: Timers, pending: PendingEntry, until: int) -> None:
     pending.change_state(BACKOFF_SET, Backoff(until))
     timers.add("q", pending)
 

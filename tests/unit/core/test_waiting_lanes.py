@@ -5,7 +5,7 @@ import pytest
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import PodSet
 from admitq.core.requests import template_requesting
-from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.wait_states import (
     CLUSTER_QUEUE_CHANGED,
@@ -23,7 +23,9 @@ def _pods(cpu: int) -> tuple[PodSet, ...]:
     return (PodSet("main", 1, template_requesting({"cpu": cpu})),)
 
 
-def _refused(pending: Pending, kind: type[WaitingForQuota] | type[RetryOnProgress], amount: int) -> LaneState:
+def _refused(
+    pending: PendingEntry, kind: type[WaitingForQuota] | type[RetryOnProgress], amount: int
+) -> LaneState:
     return kind(NO_FIT, pending.workload.queued_at, needs(amount))
 
 
