@@ -51,7 +51,7 @@ def find_victims(
             least one of them.
         excluded: workloads that are no candidates: their usage is off the tree, or they were admitted in this
             cycle.
-        indexes: the indexes of the preemptor's tree in this cycle; without it, an index for this search is made.
+        indexes: the indexes of the preemptor's tree in this cycle. With None, the search builds its own one.
 
     Returns:
         Victims, all of which are needed; none if not even all candidates would be enough, or if the workload

@@ -50,8 +50,8 @@ class Lanes:
         Args:
             members: all pending workloads of the ClusterQueue.
             registration: how the ClusterQueue waits in its cohort tree.
-            takes_head_by_need: whether a lane with a met need may give the head. If not, its waiting ends with
-                the next batch of the cohort tree.
+            takes_head_by_need: whether a lane with a met need may give the head. If not, the next batch of
+                the cohort tree ends the waiting of the lane.
         """
         self.by_key: dict[SchedulingKey, Lane] = {}
         self._members = members
