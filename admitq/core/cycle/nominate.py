@@ -144,7 +144,7 @@ class FlavorSearch:
     def _correct_indexes(self) -> None:
         """Correct indexes that were created while the original was removed from the tree."""
         if self._overlay is not None:
-            self._overlay.candidates.update(self.queue.node)
+            self._overlay.indexes.update(self.queue.node)
 
     def with_fewer_pods(
         self, demands: tuple[PodSetDemand, ...], tried: tuple[TriedFlavor, ...]

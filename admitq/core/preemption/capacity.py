@@ -48,11 +48,11 @@ class RequestedCapacity:
 class Reachability(Enum):
     """What an attempt can achieve, by sums of usage without single candidates."""
 
-    HOPELESS = auto()
+    IMPOSSIBLE = auto()
     """Not even all candidates would be enough."""
-    ONLY_WITH_OWN = auto()
+    NEEDS_OWN_CANDIDATES = auto()
     """Candidates of the preemptor's own ClusterQueue are needed, even if all others are preempted."""
-    OPEN = auto()
+    POSSIBLE = auto()
 
 
 def estimate_reachability(

@@ -116,7 +116,7 @@ def _forget_local_queue(queue: PendingQueue) -> None:
 
 
 def _change_past_use(queue: PendingQueue) -> None:
-    lane_of(queue, "a").usage = PastUse(infinite=False, amount=Fraction(9))
+    lane_of(queue, "a").past_use = PastUse(infinite=False, amount=Fraction(9))
 
 
 def _replace_lane(queue: PendingQueue) -> None:
