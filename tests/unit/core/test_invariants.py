@@ -94,7 +94,7 @@ def _set_wrong_queue(world: World) -> None:
 
 
 def _clear_index(world: World) -> None:
-    world.indexes.workloads_of.clear()
+    world.indexes.workloads_by_local_queue.clear()
 
 
 def _drop_head(world: World) -> None:

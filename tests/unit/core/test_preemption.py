@@ -15,8 +15,8 @@ from admitq.core.model import (
 )
 from admitq.core.preemption import TreeIndexes, find_victims
 from admitq.core.preemption.candidates import TargetSearch
-from admitq.core.preemption.classical import attempts, levels
 from admitq.core.preemption.capacity import Reachability, RequestedCapacity, estimate_reachability
+from admitq.core.preemption.classical import attempts, levels
 from admitq.core.supposed_usage import SupposedUsage
 from tests.unit.core.stage import NamesAndReasons, Stage, pair, policy
 
@@ -479,7 +479,15 @@ def test_attempts_with_and_without_borrowing_depend_on_policy_and_candidates(
     borrow: str, below: bool, elsewhere: bool, reclaim: bool, expected: tuple[bool, ...]
 ) -> None:
     rule = BorrowWithinCohort(PreemptionPolicy(borrow))
-    assert attempts(rule, is_below_nominal=below, has_candidates_elsewhere=elsewhere, has_candidates_with_advantage=reclaim) == expected
+    assert (
+        attempts(
+            rule,
+            is_below_nominal=below,
+            has_candidates_elsewhere=elsewhere,
+            has_candidates_with_advantage=reclaim,
+        )
+        == expected
+    )
 
 
 def test_queue_at_nominal_quota_that_must_not_borrow_preempts_only_own_workloads() -> None:
