@@ -56,14 +56,14 @@ def remaining(elapsed: int, half_life: int) -> int:
     """
     if not half_life:
         return _ONE
-    halvings, rest = divmod(elapsed, half_life)
+    halvings, remainder = divmod(elapsed, half_life)
     if halvings > _BITS:
         return 0
     value = 1 << _PRECISION
     for root in _ROOTS:
-        rest *= 2
-        if rest >= half_life:
-            rest -= half_life
+        remainder *= 2
+        if remainder >= half_life:
+            remainder -= half_life
             value = (value * root) >> _PRECISION
     shift = _PRECISION - _BITS + halvings
     return (value + (1 << (shift - 1))) >> shift
@@ -114,7 +114,7 @@ class _Account:
     consumed: dict[str, int]
     at: Instant
     penalties: dict[str, int] = field(default_factory=dict[str, int])
-    age: int = 0
+    version: int = 0
     usage: PastUse | None = None
     """The past use as last computed; None after a change."""
 
@@ -132,7 +132,7 @@ class UsageAccounts:
     def __init__(self, settings: AdmissionFairSharing) -> None:
         self._settings = settings
         self._weights = dict(settings.resource_weights)
-        self._charged = _ONE - remaining(settings.sampling_interval, settings.half_life)
+        self._charged_fraction = _ONE - remaining(settings.sampling_interval, settings.half_life)
         self._accounts: dict[ObjectKey, _Account] = {}
         self._charges: dict[str, Charge] = {}
         self._uids: dict[ObjectKey, set[str]] = {}
@@ -171,7 +171,9 @@ class UsageAccounts:
         for part in totals:
             for resource, amount in part:
                 requested[resource] = requested.get(resource, 0) + amount
-        penalty = tuple(sorted((resource, self._charged * amount) for resource, amount in requested.items()))
+        penalty = tuple(
+            sorted((resource, self._charged_fraction * amount) for resource, amount in requested.items())
+        )
         self._charges[uid] = Charge(uid, key, penalty)
         self._uids.setdefault(key, set()).add(uid)
         _add(account.penalties, penalty)
@@ -223,10 +225,10 @@ class UsageAccounts:
         account = self._accounts.get(key)
         if account is None:
             return
-        left = remaining(max(0, now - account.at), self._settings.half_life)
+        remaining_fraction = remaining(max(0, now - account.at), self._settings.half_life)
         for resource in account.consumed.keys() | used.keys():
             past, present = account.consumed.get(resource, 0), used.get(resource, 0)
-            decayed = (left * past + (_ONE - left) * (present << _BITS)) >> _BITS
+            decayed = (remaining_fraction * past + (_ONE - remaining_fraction) * (present << _BITS)) >> _BITS
             if decayed:
                 account.consumed[resource] = decayed
             else:
@@ -253,8 +255,8 @@ class UsageAccounts:
         if account.weight <= 0:
             return PastUse(infinite=True, amount=_ZERO)
         total = _ZERO
-        for of in (account.consumed, account.penalties):
-            for resource, amount in of.items():
+        for amounts in (account.consumed, account.penalties):
+            for resource, amount in amounts.items():
                 scale = _ONE * (1000 if resource == "cpu" else 1)
                 total += self._weights.get(resource, 1) * Fraction(amount, scale)
         return PastUse(infinite=False, amount=total / account.weight)
@@ -267,10 +269,10 @@ class UsageAccounts:
         amounts = ((name, min(UNLIMITED, -(-amount >> _BITS))) for name, amount in account.consumed.items())
         return ConsumedResources(tuple(sorted(amounts)), account.at)
 
-    def age(self, key: ObjectKey) -> int:
+    def version(self, key: ObjectKey) -> int:
         """Return how often the account of a LocalQueue changed."""
         account = self._accounts.get(key)
-        return 0 if account is None else account.age
+        return 0 if account is None else account.version
 
     # --- dump -------------------------------------------------------------------------------------
 
@@ -282,21 +284,21 @@ class UsageAccounts:
         )
         return DumpedAccounts(tuple(balances), tuple(sorted(self._charges.values())))
 
-    def restore(self, books: DumpedAccounts) -> None:
+    def restore(self, dumped: DumpedAccounts) -> None:
         """Restore the accounts of a dump."""
         self._accounts = {
-            key: _Account(weight, dict(consumed), at) for key, weight, consumed, at in books.balances
+            key: _Account(weight, dict(consumed), at) for key, weight, consumed, at in dumped.balances
         }
-        self._charges = {charge.uid: charge for charge in books.charges}
+        self._charges = {charge.uid: charge for charge in dumped.charges}
         self._uids = {}
-        for charge in books.charges:
+        for charge in dumped.charges:
             self._uids.setdefault(charge.queue, set()).add(charge.uid)
             _add(self._accounts[charge.queue].penalties, charge.penalty)
 
 
 def _changed(account: _Account) -> None:
     account.usage = None
-    account.age += 1
+    account.version += 1
 
 
 def _add(into: dict[str, int], amounts: Amounts) -> None:

@@ -16,30 +16,32 @@ def assigned_flavors(pod_sets: Iterable[PodSetAssignment]) -> frozenset[str]:
 
 
 def applicable_checks(
-    rules: Iterable[AdmissionCheckRule], offered: Collection[str], assigned: Collection[str] | None = None
+    rules: Iterable[AdmissionCheckRule], all_flavors: Collection[str], assigned: Collection[str] | None = None
 ) -> frozenset[str]:
     """Return the checks that apply with the assigned flavors, or to every flavor while none are assigned.
 
     Args:
         rules: the checks that the ClusterQueue names.
-        offered: the flavors that it names.
+        all_flavors: the flavors that it names.
         assigned: the flavors that the workload was assigned.
     """
-    return frozenset(rule.name for rule in rules if _applies(rule, offered, assigned))
+    return frozenset(rule.name for rule in rules if _applies(rule, all_flavors, assigned))
 
 
-def _applies(rule: AdmissionCheckRule, offered: Collection[str], assigned: Collection[str] | None) -> bool:
+def _applies(
+    rule: AdmissionCheckRule, all_flavors: Collection[str], assigned: Collection[str] | None
+) -> bool:
     if not rule.on_flavors:
         return True
     if assigned is None:
-        return set(rule.on_flavors).issuperset(offered)
+        return set(rule.on_flavors).issuperset(all_flavors)
     return not set(rule.on_flavors).isdisjoint(assigned)
 
 
 def too_many_checks(
     cluster_queue: str,
     rules: Collection[AdmissionCheckRule],
-    offered: Collection[str],
+    all_flavors: Collection[str],
     assigned: Collection[str] | None = None,
 ) -> TooManyChecks | None:
     """Return the refusal of a workload to which more checks apply than its status can list.
@@ -48,12 +50,12 @@ def too_many_checks(
     """
     if len(rules) <= MOST_CHECKS:
         return None
-    of_every_flavor = len(applicable_checks(rules, offered))
+    of_every_flavor = len(applicable_checks(rules, all_flavors))
     if of_every_flavor > MOST_CHECKS:
         return TooManyChecks(cluster_queue, of_every_flavor, MOST_CHECKS)
     if assigned is None:
         return None
-    count = len(applicable_checks(rules, offered, assigned))
+    count = len(applicable_checks(rules, all_flavors, assigned))
     return (
         TooManyChecks(cluster_queue, count, MOST_CHECKS, tuple(sorted(assigned)))
         if count > MOST_CHECKS

@@ -36,7 +36,7 @@ def close_account(world: World, key: ObjectKey) -> None:
         world.charging.accounts.close(key)
 
 
-def _counting(world: World, key: ObjectKey) -> LocalQueueEntry | None:
+def _find_usage_based(world: World, key: ObjectKey) -> LocalQueueEntry | None:
     """Return the LocalQueue, if its ClusterQueue has usage-based admission."""
     entry = world.local_queues.get(key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
@@ -46,7 +46,7 @@ def _counting(world: World, key: ObjectKey) -> LocalQueueEntry | None:
 def _note_usage(world: World, key: ObjectKey) -> None:
     """Sort the workloads of a LocalQueue again after its past use changed, if that decides."""
     world.outbox.touched_local_queues.add(key)
-    entry = _counting(world, key)
+    entry = _find_usage_based(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
     if queue is not None:
         queue.queue.lanes.past_use_changed(key)
@@ -59,7 +59,7 @@ def _note_usage(world: World, key: ObjectKey) -> None:
 def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
     """Charge a workload for a reservation that was decided, of the usage that it adds."""
     queue = entry.local_queue
-    if world.charging.accounts is not None and _counting(world, queue) is not None:
+    if world.charging.accounts is not None and _find_usage_based(world, queue) is not None:
         totals = (((pair.resource, amount),) for pair, amount in usage)
         world.charging.accounts.penalize(queue, entry.workload.uid, totals)
         _note_usage(world, queue)
@@ -80,12 +80,12 @@ def _forget_charge(world: World, uid: str) -> None:
         _take_back(world, world.charging.accounts, uid)
 
 
-def _take_back(world: World, books: UsageAccounts, uid: str) -> None:
-    if (queue := books.roll_back(uid)) is not None:
+def _take_back(world: World, accounts: UsageAccounts, uid: str) -> None:
+    if (queue := accounts.roll_back(uid)) is not None:
         _note_usage(world, queue)
 
 
-def follow(world: World, entry: WorkloadEntry, former: Workload, now: Instant) -> None:
+def update_charge(world: World, entry: WorkloadEntry, former: Workload, now: Instant) -> None:
     """Update charges after a change of a workload; ``former`` is its value before."""
     workload = entry.workload
     if world.charging.accounts is None:
@@ -102,10 +102,10 @@ def _is_admitted(workload: Workload) -> bool:
     return workload.admitted and workload.admission is not None
 
 
-def restore(world: World, books: DumpedAccounts | None) -> None:
+def restore(world: World, dumped: DumpedAccounts | None) -> None:
     """Restore the accounts of a dump, with admission fair sharing."""
-    if world.charging.accounts is not None and books is not None:
-        world.charging.accounts.restore(books)
+    if world.charging.accounts is not None and dumped is not None:
+        world.charging.accounts.restore(dumped)
         for key in world.local_queues:
             _note_usage(world, key)
             schedule_sample(world, key)
@@ -113,21 +113,21 @@ def restore(world: World, books: DumpedAccounts | None) -> None:
 
 def settle_admissions(world: World, before: Instant | None = None) -> None:
     """Settle workloads that were observed admitted; with ``before``, at an instant before that."""
-    books, seen = world.charging.accounts, world.charging.seen_admitted
-    if books is None or not seen or (before is not None and seen[0].at >= before):
+    accounts, seen = world.charging.accounts, world.charging.seen_admitted
+    if accounts is None or not seen or (before is not None and seen[0].at >= before):
         return
     world.charging.seen_admitted = []
     for at, key, uid in sorted(seen):
-        if _counting(world, key) is not None:
-            books.settle(key, uid, _in_use(world, key), at)
+        if _find_usage_based(world, key) is not None:
+            accounts.settle(key, uid, _admitted_usage(world, key), at)
             _note_usage(world, key)
             schedule_sample(world, key)
     for uid in world.charging.seen_leaving:
-        _take_back(world, books, uid)
+        _take_back(world, accounts, uid)
     world.charging.seen_leaving.clear()
 
 
-def _in_use(world: World, key: ObjectKey) -> dict[str, int]:
+def _admitted_usage(world: World, key: ObjectKey) -> dict[str, int]:
     """Return what admitted workloads of a LocalQueue use now, by resource."""
     used: dict[str, int] = {}
     for pair, amount in world.reservations.ledger.of_local_queue(key).admitted_usage.items():
@@ -177,9 +177,9 @@ def next_sample(world: World) -> Instant | None:
 
 def take_samples(world: World, now: Instant) -> None:
     """Take the samples that are due."""
-    books = world.charging.accounts
-    while books is not None and (at := next_sample(world)) is not None and at <= now:
+    accounts = world.charging.accounts
+    while accounts is not None and (at := next_sample(world)) is not None and at <= now:
         key = heapq.heappop(world.charging.samples).key
-        books.sample(key, _in_use(world, key), now)
+        accounts.sample(key, _admitted_usage(world, key), now)
         _note_usage(world, key)
         schedule_sample(world, key)

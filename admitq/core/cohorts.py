@@ -43,7 +43,7 @@ class Node:
     cells: dict[FlavorResource, Cell] = field(default_factory=dict[FlavorResource, Cell])
     cluster_queues: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
     cohorts: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
-    claims: int = 0
+    declared_children: int = 0
     """How many nodes declare this one as their parent, linked or not."""
     height: Height = field(default_factory=Height)
     generation: int = 0
@@ -118,7 +118,7 @@ class CohortTrees:
         """How ClusterQueues wait in their trees, by name."""
         self.changed_cohorts: set[str] = set()
         """Cohorts with statuses that may have changed, or that were removed, since this was last cleared."""
-        self._aside: dict[str, Node] = {}
+        self._unlinked_cohorts: dict[str, Node] = {}
         self._changes = 0
 
     @property
@@ -207,15 +207,15 @@ class CohortTrees:
             at = at.parent
         at.generation = self._changes
 
-    def _reshaped(self, node: Node) -> None:
+    def _record_edit(self, node: Node) -> None:
         self.touch(node)
         node.root.quota_generation = self._changes
 
     def cell(self, node: Node, pair: FlavorResource) -> Cell:
         """Return the node's cell of a (flavor, resource); create missing ones at it and above."""
-        found = node.cells.get(pair)
-        if found is not None:
-            return found
+        cell = node.cells.get(pair)
+        if cell is not None:
+            return cell
         created = child = node.cells[pair] = Cell(node.height)
         for ancestor in node.ancestors:
             existing = ancestor.cells.get(pair)
@@ -249,7 +249,7 @@ class CohortTrees:
         return node
 
     def _forget_if_unnamed(self, node: Node) -> None:
-        if not node.has_object and not node.claims:
+        if not node.has_object and not node.declared_children:
             self.cohorts.pop(node.name, None)
             self.changed_cohorts.add(node.name)
 
@@ -259,42 +259,42 @@ class CohortTrees:
         former = node.declared_parent
         self._unlink(node)
         if node.is_cohort:
-            self._aside.pop(node.name, None)
+            self._unlinked_cohorts.pop(node.name, None)
         node.declared_parent = parent
         if parent is not None:
-            claimed = self._cohort(parent)
-            claimed.claims += 1
-            self._link(node, claimed)
+            parent_node = self._cohort(parent)
+            parent_node.declared_children += 1
+            self._link(node, parent_node)
         if former is not None:
-            relinquished = self.cohorts[former]
-            relinquished.claims -= 1
-            self._forget_if_unnamed(relinquished)
-            self._try_again()
+            former_node = self.cohorts[former]
+            former_node.declared_children -= 1
+            self._forget_if_unnamed(former_node)
+            self._relink_cohorts()
 
-    def _try_again(self) -> None:
-        for node in list(self._aside.values()):
+    def _relink_cohorts(self) -> None:
+        for node in list(self._unlinked_cohorts.values()):
             assert node.declared_parent is not None  # noqa: S101 narrows the type
             self._link(node, self.cohorts[node.declared_parent])
 
     def _circle(self, node: Node) -> list[Node]:
         """Return the cohorts of the circle of declared parents that the node is in; empty without one."""
-        passed: dict[str, Node] = {}
+        visited: dict[str, Node] = {}
         at: Node | None = node
-        while at is not None and at.name not in passed:
-            passed[at.name] = at
+        while at is not None and at.name not in visited:
+            visited[at.name] = at
             above = at.declared_parent
             at = None if above is None else self.cohorts[above]
-        return list(passed.values()) if at is node else []
+        return list(visited.values()) if at is node else []
 
     def _link(self, node: Node, parent: Node) -> None:
         if node.is_cohort:
             circle = self._circle(node)
-            for each in circle:
-                self._unlink(each)
-                self._aside[each.name] = each
+            for cohort in circle:
+                self._unlink(cohort)
+                self._unlinked_cohorts[cohort.name] = cohort
             if circle:
                 return
-            self._aside.pop(node.name, None)
+            self._unlinked_cohorts.pop(node.name, None)
             parent.cohorts[node.name] = node
         else:
             parent.cluster_queues[node.name] = node
@@ -303,13 +303,13 @@ class CohortTrees:
             quota.attach(cell, self.cell(parent, pair))
         self._raise_heights(parent)
         node.wake_index.move(self._registrations_below(node), parent.root.wake_index)
-        self._reshaped(node)
+        self._record_edit(node)
 
     def _unlink(self, node: Node) -> None:
         parent = node.parent
         if parent is None:
             return
-        self._reshaped(node)
+        self._record_edit(node)
         del (parent.cohorts if node.is_cohort else parent.cluster_queues)[node.name]
         waiting = parent.root.wake_index
         node.parent = None
@@ -318,7 +318,7 @@ class CohortTrees:
             self._drop_idle_cell(parent, pair)
         self._raise_heights(parent)
         waiting.move(self._registrations_below(node), node.wake_index)
-        self._reshaped(node)
+        self._record_edit(node)
 
     def _registrations_below(self, node: Node) -> list[TreeRegistration]:
         return [self.registrations[queue.name] for queue in node.cluster_queues_below()]
@@ -340,7 +340,7 @@ class CohortTrees:
             self._drop_idle_cell(node, pair)
         for pair, amount in quotas.items():
             quota.set_quota(self.cell(node, pair), amount, declared=True)
-        self._reshaped(node)
+        self._record_edit(node)
 
     def _drop_idle_cell(self, node: Node | None, pair: FlavorResource) -> None:
         while node is not None and (cell := node.cells.get(pair)) is not None and cell.idle:

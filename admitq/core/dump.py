@@ -131,7 +131,7 @@ def take(world: World) -> Dump:
         ),
         preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
         halted=world.is_halted,
-        second_passes=world.second_passes.turns,
+        second_passes=world.second_passes.scheduled,
         usage_accounts=None if world.charging.accounts is None else world.charging.accounts.to_dump(),
         seen_admitted=tuple(sorted(world.charging.seen_admitted)),
         seen_leaving=tuple(sorted(world.charging.seen_leaving)),
@@ -210,7 +210,7 @@ def _check(where: str, names: Iterable[object], known: Container[object]) -> Non
             raise DumpError(f"{where}: {name} is not known")
 
 
-def restore_volatile(world: World, dump: Dump) -> None:
+def restore_unobserved(world: World, dump: Dump) -> None:
     """Restore the state that observations do not contain. All objects must have been observed.
 
     Raises:
@@ -253,22 +253,22 @@ def restore_volatile(world: World, dump: Dump) -> None:
         (each.name, each.batch_due_at) for each in dump.queues if each.batch_due_at is not None
     )
     world.pods.is_halted = dump.halted
-    needed = {turn.key for turn in world.second_passes.turns}
-    _check("second_passes", (turn.key for turn in dump.second_passes), needed)
+    needed = {second_pass.key for second_pass in world.second_passes.scheduled}
+    _check("second_passes", (second_pass.key for second_pass in dump.second_passes), needed)
     world.second_passes.restore(dump.second_passes)
 
 
-def _restore_pending(world: World, each: DumpedPending) -> None:
-    entry = world.workloads[each.key]
+def _restore_pending(world: World, dumped: DumpedPending) -> None:
+    entry = world.workloads[dumped.key]
     pending = entry.pending
     if pending is None:
-        raise DumpError(f"pending: {each.key} does not wait")
+        raise DumpError(f"pending: {dumped.key} does not wait")
     queue = world.cluster_queues[entry.queued_in or ""]
-    pending.scan, pending.refusal, pending.preemptions = each.scan, each.refusal, each.preemptions
-    pending.preempted_uids = frozenset(each.preempted_uids)
+    pending.scan, pending.refusal, pending.preemptions = dumped.scan, dumped.refusal, dumped.preemptions
+    pending.preempted_uids = frozenset(dumped.preempted_uids)
     queue.queue.restore_held_back(pending, None)
-    if each.held_back is not None:
-        world.waiting.restore_held_back(queue, pending, each.held_back)
+    if dumped.held_back is not None:
+        world.waiting.restore_held_back(queue, pending, dumped.held_back)
 
 
 def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState, *, has_batch: bool) -> None:

@@ -95,7 +95,7 @@ class FailedReservations(NamedTuple):
     ``in_a_row`` is how many there were, ``retry_at`` the instant before which none is tried again.
     """
 
-    in_a_row: int
+    failures: int
     retry_at: Instant
 
 
@@ -171,7 +171,7 @@ class WorkloadEntry:
 
     @property
     def _failures(self) -> int:
-        return 0 if self.failed is None else self.failed.in_a_row
+        return 0 if self.failed is None else self.failed.failures
 
     @property
     def not_before(self) -> Instant:

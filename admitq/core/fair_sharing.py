@@ -167,20 +167,20 @@ class _TournamentNode(Generic[C]):
     is outdated.
     """
 
-    __slots__ = ("nominee", "ranking", "turn")
+    __slots__ = ("nominee", "ranking", "version")
 
     def __init__(self) -> None:
         self.nominee: C | None = None
-        self.turn = 0
+        self.version = 0
         self.ranking: list[tuple[TournamentOrder, int, _TournamentNode[C]]] = []
 
     def best(self) -> C | None:
         """Return the best nominee of the children."""
         ranking = self.ranking
         while ranking:
-            _, turn, seat = ranking[0]
-            if turn == seat.turn:
-                return seat.nominee
+            _, version, child = ranking[0]
+            if version == child.version:
+                return child.nominee
             heapq.heappop(ranking)
         return None
 
@@ -198,29 +198,29 @@ class Tournament(Generic[C]):
         gates: whether preemptors, and heads that do not borrow, come first.
     """
 
-    def __init__(self, contenders: Iterable[C], gates: Gates) -> None:
+    def __init__(self, heads: Iterable[C], gates: Gates) -> None:
         self._gates = gates
-        self._seats: dict[Node, _TournamentNode[C]] = {}
+        self._tournament_nodes: dict[Node, _TournamentNode[C]] = {}
         self._roots: dict[Node, None] = {}
         self._changed: dict[Node, None] = {}
-        self._left = 0
-        for contender in sorted(contenders, key=lambda each: each.node.name):
-            self.enter(contender)
+        self._remaining = 0
+        for head in sorted(heads, key=lambda entry: entry.node.name):
+            self.add(head)
 
-    def enter(self, contender: C) -> None:
+    def add(self, head: C) -> None:
         """Add the head of another ClusterQueue."""
-        node = contender.node
-        self._left += 1
+        node = head.node
+        self._remaining += 1
         self._roots[node.root] = None
         self._changed[node] = None
-        seat = self._seats[node] = _TournamentNode[C]()
-        seat.nominee = contender
+        tournament_node = self._tournament_nodes[node] = _TournamentNode[C]()
+        tournament_node.nominee = head
         for cohort in node.ancestors:
-            self._seats.setdefault(cohort, _TournamentNode[C]())
+            self._tournament_nodes.setdefault(cohort, _TournamentNode[C]())
 
     def __len__(self) -> int:
         """Return the number of heads that are left."""
-        return self._left
+        return self._remaining
 
     def usage_changed(self, node: Node) -> None:
         """Record that usage at a ClusterQueue changed since the heads were last compared.
@@ -236,53 +236,56 @@ class Tournament(Generic[C]):
             IndexError: no contender is left.
         """
         for node in self._changed:
-            self._judge_path(node)
+            self._compare_path(node)
         self._changed.clear()
         while self._roots:
             root = next(iter(self._roots))
-            winner = self._seats[root].nominee
-            if winner is not None:
-                self._left -= 1
-                self._seats[winner.node].nominee = None
-                self._changed[winner.node] = None
-                return winner
+            head = self._tournament_nodes[root].nominee
+            if head is not None:
+                self._remaining -= 1
+                self._tournament_nodes[head.node].nominee = None
+                self._changed[head.node] = None
+                return head
             del self._roots[root]
         raise IndexError("no contender is left")
 
-    def _judge_path(self, node: Node) -> None:
+    def _compare_path(self, node: Node) -> None:
         """Compare the nominees again from a ClusterQueue up to the root."""
         at: Node | None = node
         while at is not None:
-            seat = self._seats.get(at)
+            tournament_node = self._tournament_nodes.get(at)
             parent = at.parent
-            if seat is not None:
+            if tournament_node is not None:
                 if at.is_cohort:
-                    seat.nominee = seat.best()
-                seat.turn += 1
-                if parent is not None and seat.nominee is not None:
-                    place = self._order(seat.nominee, at)
-                    heapq.heappush(self._seats[parent].ranking, (place, seat.turn, seat))
+                    tournament_node.nominee = tournament_node.best()
+                tournament_node.version += 1
+                if parent is not None and tournament_node.nominee is not None:
+                    sort_key = self._order(tournament_node.nominee, at)
+                    heapq.heappush(
+                        self._tournament_nodes[parent].ranking,
+                        (sort_key, tournament_node.version, tournament_node),
+                    )
             at = parent
 
-    def _order(self, contender: C, node: Node) -> TournamentOrder:
+    def _order(self, head: C, node: Node) -> TournamentOrder:
         """Return the sort key of a nominee at a node."""
-        usage = [(pair, amount) for pair, amount in contender.usage if amount > 0]
-        cells = contender.node.cells
+        usage = [(pair, amount) for pair, amount in head.usage if amount > 0]
+        cells = head.node.cells
         for pair, amount in usage:
             quota.add_usage(cells[pair], amount)
         try:
-            taken = share(node)
+            share_with_request = share(node)
             borrowing = any(node.cells[pair].usage > node.cells[pair].subtree for pair, _ in usage)
         finally:
             for pair, amount in usage:
                 quota.remove_usage(cells[pair], amount)
         gates = self._gates
         return TournamentOrder(
-            gates.prioritize_preemptor_workloads and not contender.is_preemptor,
+            gates.prioritize_preemptor_workloads and not head.is_preemptor,
             gates.fair_sharing_prioritize_non_borrowing and borrowing,
-            taken.infinite,
-            taken.amount,
-            -contender.priority,
-            contender.queued_at,
-            contender.uid,
+            share_with_request.infinite,
+            share_with_request.amount,
+            -head.priority,
+            head.queued_at,
+            head.uid,
         )

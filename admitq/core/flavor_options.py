@@ -37,7 +37,7 @@ from admitq.core.waiting.wait_states import QuotaNeed
 PODS: Final = "pods"
 """The resource of which each podset requests its count, if the ClusterQueue has quota for it."""
 
-_REMEMBERED: Final = 1024
+_MOST_CACHED_REQUESTS: Final = 1024
 """For how many different requests a ClusterQueue caches the options."""
 
 _DEFAULT_RULES: Final = FlavorFungibility()
@@ -57,8 +57,8 @@ class FlavorOption(NamedTuple):
     """A flavor for one resource group: why it can never be assigned, or what is requested of it."""
 
     flavor: str
-    unfit: FlavorRefusal | None
-    checks: tuple[QuotaDemand, ...]
+    refusal: FlavorRefusal | None
+    demands: tuple[QuotaDemand, ...]
 
 
 class GroupOptions(NamedTuple):
@@ -85,7 +85,11 @@ class UnitOptions(NamedTuple):
     def shortage(self) -> tuple[QuotaNeed, ...] | None:
         """The needs of the first group that gets no flavor now: any of them, once met, gives it one."""
         for group in self.groups:
-            needs = [_short(candidate.checks) for candidate in group.candidates if candidate.unfit is None]
+            needs = [
+                _find_shortage(candidate.demands)
+                for candidate in group.candidates
+                if candidate.refusal is None
+            ]
             if None not in needs:
                 return tuple(need for need in needs if need is not None)
         return None
@@ -106,7 +110,7 @@ class FlavorChoice(NamedTuple):
     usage: tuple[tuple[FlavorResource, int], ...]
 
 
-def _short(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
+def _find_shortage(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
     """Return the first of these amounts that is not available."""
     for pair, cell, amount in checks:
         if amount > max(0, available(cell)):
@@ -117,7 +121,7 @@ def _short(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
 QuotaSituation = tuple[tuple[int, int, BorrowLevel], ...]
 """For each quota demand: what is available, what could be available at most, and the borrow level."""
 
-_REMEMBERED_REFUSALS: Final = 64
+_MOST_CACHED_REFUSALS: Final = 64
 
 
 class RequestOptions(NamedTuple):
@@ -146,7 +150,7 @@ class RequestOptions(NamedTuple):
                 (max(0, available(cell)), potential_available(cell), borrow_level(cell, amount))
                 for group in self.units[0].groups
                 for candidate in group.candidates
-                for _, cell, amount in candidate.checks
+                for _, cell, amount in candidate.demands
             ]
         )
 
@@ -162,14 +166,14 @@ class RequestOptions(NamedTuple):
             len(group.candidates) > 1 for unit in self.units for group in unit.groups
         ):
             return None
-        short = (need for checks in self.first if (need := _short(checks)) is not None)
+        short = (need for checks in self.first if (need := _find_shortage(checks)) is not None)
         return next(((need,) for need in short), None)
 
-    def remember(self, outlook: QuotaSituation, assignment: Assignment) -> None:
+    def cache_refusal(self, situation: QuotaSituation, assignment: Assignment) -> None:
         """Cache the result of an attempt in a quota situation."""
-        if len(self.refused) >= _REMEMBERED_REFUSALS:
+        if len(self.refused) >= _MOST_CACHED_REFUSALS:
             self.refused.clear()
-        self.refused[outlook] = assignment
+        self.refused[situation] = assignment
 
     def choose(self, candidates: tuple[FlavorOption, ...]) -> FlavorChoice:
         """Return the assignments and usage of these flavors, one for each group in order."""
@@ -182,15 +186,15 @@ class RequestOptions(NamedTuple):
     def _choice(self, candidates: Iterable[FlavorOption]) -> FlavorChoice:
         remaining = iter(candidates)
         assigned: dict[int, PodSetAssignment] = {}
-        taken: dict[FlavorResource, int] = {}
+        usage_by_pair: dict[FlavorResource, int] = {}
         for unit in self.units:
             flavor_of: dict[str, str] = {}
             for group, candidate in zip(unit.groups, remaining, strict=False):
                 flavor_of.update(dict.fromkeys(group.resources, candidate.flavor))
-                for pair, _, amount in candidate.checks:
-                    taken[pair] = add(taken.get(pair, 0), amount)
+                for pair, _, amount in candidate.demands:
+                    usage_by_pair[pair] = add(usage_by_pair.get(pair, 0), amount)
             assigned.update(unit.assigned(flavor_of))
-        usage = tuple((pair, amount) for pair, amount in taken.items() if amount)
+        usage = tuple((pair, amount) for pair, amount in usage_by_pair.items() if amount)
         return FlavorChoice(tuple(assigned[position] for position in sorted(assigned)), usage)
 
 
@@ -223,23 +227,23 @@ class FlavorOptions:
     """Whether preemption can help wherever quota is missing, also beyond the quota of the cohort tree."""
     refused: Mapping[str, FlavorRefusal] = field(default_factory=dict[str, FlavorRefusal])
     """Flavors that a constraint other than quota refuses, and why."""
-    remembered: dict[tuple[PodSetDemand, ...], RequestOptions] = field(
+    cached: dict[tuple[PodSetDemand, ...], RequestOptions] = field(
         default_factory=dict[tuple[PodSetDemand, ...], RequestOptions]
     )
 
     def without_flavors(self, refused: Mapping[str, FlavorRefusal]) -> "FlavorOptions":
         """Return the same options without these flavors."""
-        return replace(self, refused=refused, remembered={}) if refused else self
+        return replace(self, refused=refused, cached={}) if refused else self
 
     def options_for(self, demands: tuple[PodSetDemand, ...]) -> RequestOptions:
         """Return the options of podsets with these demands."""
-        plan = self.remembered.get(demands)
-        if plan is None:
-            if len(self.remembered) >= _REMEMBERED:
-                self.remembered.clear()
-            units = tuple(_unit_plan(self, unit) for unit in _units(demands))
-            plan = self.remembered[demands] = RequestOptions(units, _first_choices(units), {}, {}, {})
-        return plan
+        request_options = self.cached.get(demands)
+        if request_options is None:
+            if len(self.cached) >= _MOST_CACHED_REQUESTS:
+                self.cached.clear()
+            units = tuple(_unit_options(self, unit) for unit in _units(demands))
+            request_options = self.cached[demands] = RequestOptions(units, _first_choices(units), {}, {}, {})
+        return request_options
 
 
 def build_flavor_options(
@@ -252,7 +256,7 @@ def build_flavor_options(
     """Build the flavor options of a ClusterQueue."""
     groups: list[GroupWithCells] = []
     for group in cluster_queue.resource_groups:
-        offered = tuple(
+        flavors_with_cells = tuple(
             FlavorWithCells(
                 flavor.name,
                 flavors.get(flavor.name),
@@ -263,19 +267,19 @@ def build_flavor_options(
             )
             for flavor in group.flavors
         )
-        groups.append(GroupWithCells(group.covered_resources, offered))
+        groups.append(GroupWithCells(group.covered_resources, flavors_with_cells))
     gates = settings.gates
     return FlavorOptions(
         tuple(groups),
         cluster_queue.flavor_fungibility if gates.flavor_fungibility else None,
         ignores_undeclared=settings.resources.ignore_undeclared and gates.quota_check_strategy,
-        preempts_while_borrowing=_always_asks(
+        preempts_while_borrowing=_may_preempt_while_borrowing(
             cluster_queue.preemption, fair=settings.fair_sharing is not None
         ),
     )
 
 
-def _always_asks(policy: ClusterQueuePreemption, *, fair: bool) -> bool:
+def _may_preempt_while_borrowing(policy: ClusterQueuePreemption, *, fair: bool) -> bool:
     never = PreemptionPolicy.NEVER
     return policy.borrow_within_cohort.policy is not never or (
         fair and policy.reclaim_within_cohort is not never
@@ -310,55 +314,55 @@ def _units(demands: Iterable[PodSetDemand]) -> Iterable[dict[int, PodSetDemand]]
     return units.values()
 
 
-def _unit_plan(options: FlavorOptions, unit: Mapping[int, PodSetDemand]) -> UnitOptions:
+def _unit_options(options: FlavorOptions, unit: Mapping[int, PodSetDemand]) -> UnitOptions:
     covered = {resource for group in options.groups for resource in group.resources}
     requests: list[Amounts] = []
-    needs: dict[str, int] = {}
+    requested: dict[str, int] = {}
     for demand in unit.values():
         totals = dict(demand.totals)
         if PODS in covered:
             totals[PODS] = min(demand.count, UNLIMITED)
         for resource, amount in totals.items():
-            needs[resource] = add(needs.get(resource, 0), amount)
+            requested[resource] = add(requested.get(resource, 0), amount)
         requests.append(amounts(each for each in totals.items() if each[0] in covered))
-    missing = sorted(resource for resource, amount in needs.items() if amount and resource not in covered)
+    missing = sorted(resource for resource, amount in requested.items() if amount and resource not in covered)
     pod_sets = [demand.pod_set for demand in unit.values()]
-    plans = (_group_plan(group, pod_sets, needs, options.refused) for group in options.groups)
+    group_options = (_group_options(group, pod_sets, requested, options.refused) for group in options.groups)
     return UnitOptions(
         tuple(unit),
         tuple(pod_set.name for pod_set in pod_sets),
         tuple(demand.count for demand in unit.values()),
         tuple(requests),
         () if options.ignores_undeclared else tuple(map(ResourceNotCovered, missing)),
-        tuple(plan for plan in plans if plan.resources),
+        tuple(group for group in group_options if group.resources),
     )
 
 
 def _first_choices(units: Iterable[UnitOptions]) -> tuple[tuple[QuotaDemand, ...], ...] | None:
-    taken: dict[FlavorResource, int] = {}
+    usage: dict[FlavorResource, int] = {}
     choices: list[tuple[QuotaDemand, ...]] = []
     for unit in units:
         if unit.uncovered:
             return None
         for group in unit.groups:
             first = group.candidates[0] if group.candidates else None
-            if first is None or first.unfit is not None:
+            if first is None or first.refusal is not None:
                 return None
             checks: list[QuotaDemand] = []
-            for pair, cell, amount in first.checks:
-                taken[pair] = add(taken.get(pair, 0), amount)
-                checks.append(QuotaDemand(pair, cell, taken[pair]))
+            for pair, cell, amount in first.demands:
+                usage[pair] = add(usage.get(pair, 0), amount)
+                checks.append(QuotaDemand(pair, cell, usage[pair]))
             choices.append(tuple(checks))
     return tuple(choices)
 
 
-def _group_plan(
+def _group_options(
     group: GroupWithCells,
     pod_sets: Iterable[PodSet],
-    needs: Mapping[str, int],
+    requested: Mapping[str, int],
     refused: Mapping[str, FlavorRefusal],
 ) -> GroupOptions:
-    resources = tuple(sorted(needs.keys() & set(group.resources)))
+    resources = tuple(sorted(requested.keys() & set(group.resources)))
     return GroupOptions(
         resources,
         tuple(
@@ -367,7 +371,7 @@ def _group_plan(
                 find_node_refusal(pod_sets, flavor.name, flavor.spec) or refused.get(flavor.name),
                 tuple(
                     QuotaDemand(
-                        FlavorResource(flavor.name, resource), flavor.cells[resource], needs[resource]
+                        FlavorResource(flavor.name, resource), flavor.cells[resource], requested[resource]
                     )
                     for resource in resources
                 ),

@@ -143,22 +143,22 @@ _PriorUsage = dict[FlavorResource, int]
 
 
 def _evaluate_flavor(
-    candidate: FlavorOption, taken: _PriorUsage, options: FlavorOptions, oracle: Oracle
+    candidate: FlavorOption, prior_usage: _PriorUsage, options: FlavorOptions, oracle: Oracle
 ) -> _FlavorResult:
     """Return how quota or preemption can serve all that is requested of a flavor."""
-    if candidate.unfit is not None:
-        return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (candidate.unfit,))
+    if candidate.refusal is not None:
+        return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (candidate.refusal,))
     worst, mode, level = FITS_WITHIN_QUOTA, FitMode.FIT, 0
     contested: tuple[FlavorResource, ...] = ()
     refusals: tuple[FlavorRefusal, ...] = ()
-    for check in candidate.checks:
+    for check in candidate.demands:
         pair, cell, amount = check
-        previously = taken.get(pair, 0)
-        value = add(previously, amount)
+        previously = prior_usage.get(pair, 0)
+        total = add(previously, amount)
         free = max(0, quota.available(cell))
-        if value <= free and value != UNLIMITED:
-            near = quota.borrow_level(cell, value).level
-            prospect = FlavorFit(FitMode.FIT, near) if near else FITS_WITHIN_QUOTA
+        if total <= free and total != UNLIMITED:
+            fit_level = quota.borrow_level(cell, total).level
+            prospect = FlavorFit(FitMode.FIT, fit_level) if fit_level else FITS_WITHIN_QUOTA
         else:
             prospect, refusal = _evaluate_shortage(check, previously, free, options, oracle)
             refusals = (*refusals, refusal)
@@ -176,17 +176,17 @@ def _evaluate_shortage(
 ) -> tuple[FlavorFit, FlavorRefusal]:
     """Return what preemption can achieve where unused quota is not enough."""
     pair, cell, amount = check
-    value = add(previously, amount)
+    total = add(previously, amount)
     maximum = quota.potential_available(cell)
-    if value > maximum or value == UNLIMITED:
+    if total > maximum or total == UNLIMITED:
         return NO_FIT, ExceedsMaxQuota(pair.flavor, pair.resource, previously, amount, maximum)
-    refusal = InsufficientQuota(pair.flavor, pair.resource, value - free)
+    refusal = InsufficientQuota(pair.flavor, pair.resource, total - free)
     if (
         options.preempts_while_borrowing
-        or cell.nominal >= value
-        or quota.borrow_level(cell, value).may_reclaim
+        or cell.nominal >= total
+        or quota.borrow_level(cell, total).may_reclaim
     ):
-        return oracle(PreemptionQuestion(pair, cell, value)), refusal
+        return oracle(PreemptionQuestion(pair, cell, total)), refusal
     return NO_FIT, refusal
 
 
@@ -207,14 +207,14 @@ class _Scan(NamedTuple):
     """
 
     chosen: FlavorOption | None
-    verdict: _FlavorResult
-    verdicts: tuple[tuple[str, _FlavorResult], ...]
+    result: _FlavorResult
+    results: tuple[tuple[str, _FlavorResult], ...]
     stopped_at: int | None
 
     def severity(self) -> int:
         """Return the least severe reason of any flavor, for a group without a flavor that can be assigned."""
-        last_words = [_SEVERITY_OF[type(verdict.refusals[-1])] for _, verdict in self.verdicts]
-        return min(last_words, default=_SEVEREST)
+        severities = [_SEVERITY_OF[type(result.refusals[-1])] for _, result in self.results]
+        return min(severities, default=_SEVEREST)
 
 
 class _RequiredFlavors(NamedTuple):
@@ -226,9 +226,9 @@ class _RequiredFlavors(NamedTuple):
 
 def _scan(
     group: GroupOptions,
-    begin: int,
-    only: str | None,
-    judge: Callable[[FlavorOption], _FlavorResult],
+    start: int,
+    required: str | None,
+    evaluate: Callable[[FlavorOption], _FlavorResult],
     options: FlavorOptions,
     *,
     refuses_others: bool,
@@ -236,25 +236,25 @@ def _scan(
     """Scan the flavors of a resource group from an index on, or only one flavor."""
     chosen: FlavorOption | None = None
     best = _UNTRIED
-    verdicts: list[tuple[str, _FlavorResult]] = []
+    results: list[tuple[str, _FlavorResult]] = []
     last = len(group.candidates) - 1
-    index = begin if begin <= last else 0
+    index = start if start <= last else 0
     while index <= last:
         candidate = group.candidates[index]
-        if only is None or candidate.flavor == only:
-            verdict = judge(candidate)
-            verdicts.append((candidate.flavor, verdict))
-            if verdict.mode is not FitMode.NO_FIT:
+        if required is None or candidate.flavor == required:
+            result = evaluate(candidate)
+            results.append((candidate.flavor, result))
+            if result.mode is not FitMode.NO_FIT:
                 preferred = _preference(options)
-                if chosen is None or preferred(verdict.prospect) > preferred(best.prospect):
-                    chosen, best = candidate, verdict
-                if not should_try_next_flavor(verdict.prospect, options.fungibility):
+                if chosen is None or preferred(result.prospect) > preferred(best.prospect):
+                    chosen, best = candidate, result
+                if not should_try_next_flavor(result.prospect, options.fungibility):
                     break
         elif refuses_others:
-            refusal = OriginalHasOtherFlavor(candidate.flavor, only)
-            verdicts.append((candidate.flavor, _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (refusal,))))
+            refusal = OriginalHasOtherFlavor(candidate.flavor, required)
+            results.append((candidate.flavor, _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (refusal,))))
         index += 1
-    return _Scan(chosen, best, tuple(verdicts), index if index < last else None)
+    return _Scan(chosen, best, tuple(results), index if index < last else None)
 
 
 # --- all podsets ----------------------------------------------------------------------------------------
@@ -282,25 +282,25 @@ def assign(
     request_options = options.options_for(demands)
     is_free = restrict_to is None and original is None
     levels = _first_choice_levels(request_options, options) if not tried and is_free else None
-    known = None if levels is None else request_options.fitting.get(levels)
-    if known is not None:
-        return known
-    outlook = (
+    cached = None if levels is None else request_options.fitting.get(levels)
+    if cached is not None:
+        return cached
+    situation = (
         request_options.quota_situation if oracle is find_no_candidates and not tried and is_free else None
     )
-    if outlook is not None and levels is None:
-        known = request_options.refused.get(outlook)
-        if known is not None:
-            return known
-    start = {(scan.pod_set, scan.resource): scan.flavor_index + 1 for scan in tried}
-    kept = restrict_to or original or ()
-    flavors = {(part.name, resource): flavor for part in kept for resource, flavor in part.flavors}
-    pins = _RequiredFlavors(flavors, refuses_others=restrict_to is None)
-    assignment = _search(request_options, options, oracle, start, pins)
+    if situation is not None and levels is None:
+        cached = request_options.refused.get(situation)
+        if cached is not None:
+            return cached
+    start_indexes = {(scan.pod_set, scan.resource): scan.flavor_index + 1 for scan in tried}
+    given = restrict_to or original or ()
+    flavors = {(part.name, resource): flavor for part in given for resource, flavor in part.flavors}
+    required = _RequiredFlavors(flavors, refuses_others=restrict_to is None)
+    assignment = _search(request_options, options, oracle, start_indexes, required)
     if levels is not None:
         request_options.fitting[levels] = assignment
-    elif outlook is not None:
-        request_options.remember(outlook, assignment)
+    elif situation is not None:
+        request_options.cache_refusal(situation, assignment)
     return assignment
 
 
@@ -325,9 +325,9 @@ _Group = tuple[str, str]
 """The key of a resource group of podsets: the first podset and the first resource."""
 
 
-def _required_flavor(unit: UnitOptions, group: GroupOptions, pins: Mapping[_Group, str]) -> str | None:
+def _required_flavor(unit: UnitOptions, group: GroupOptions, required: Mapping[_Group, str]) -> str | None:
     """Return the flavor that podsets must get for a group; None if any flavor will do."""
-    names = (pins.get((name, resource)) for name in unit.names for resource in group.resources)
+    names = (required.get((name, resource)) for name in unit.names for resource in group.resources)
     return next((name for name in names if name is not None), None)
 
 
@@ -335,63 +335,67 @@ def _search(
     request_options: RequestOptions,
     options: FlavorOptions,
     oracle: Oracle,
-    start: Mapping[_Group, int],
-    pins: _RequiredFlavors,
+    start_indexes: Mapping[_Group, int],
+    required: _RequiredFlavors,
 ) -> Assignment:
-    taken: _PriorUsage = {}
+    prior_usage: _PriorUsage = {}
     scans: list[tuple[_Group, _Scan]] = []
-    parts: list[PodSetRefusals] = []
+    refusals_of_pod_sets: list[PodSetRefusals] = []
 
-    def judge(candidate: FlavorOption) -> _FlavorResult:
-        return _evaluate_flavor(candidate, taken, options, oracle)
+    def evaluate(candidate: FlavorOption) -> _FlavorResult:
+        return _evaluate_flavor(candidate, prior_usage, options, oracle)
 
     for unit in request_options.units:
         severity = _SEVEREST if unit.uncovered else -1
         refusals: list[FlavorRefusal] = [*unit.uncovered]
         for group in unit.groups:
             key = (unit.names[0], group.resources[0])
-            only = _required_flavor(unit, group, pins.flavors) if pins.flavors else None
-            begin = start.get(key, 0)
-            scan = _scan(group, begin, only, judge, options, refuses_others=pins.refuses_others)
-            if scan.verdict.mode is not FitMode.FIT:
-                for _, verdict in scan.verdicts:
-                    refusals += verdict.refusals
+            required_flavor = _required_flavor(unit, group, required.flavors) if required.flavors else None
+            start_index = start_indexes.get(key, 0)
+            scan = _scan(
+                group, start_index, required_flavor, evaluate, options, refuses_others=required.refuses_others
+            )
+            if scan.result.mode is not FitMode.FIT:
+                for _, result in scan.results:
+                    refusals += result.refusals
             if scan.chosen is None:
                 severity = max(severity, scan.severity())
             elif severity < 0:
                 scans.append((key, scan))
-                for pair, _, amount in scan.chosen.checks:
-                    taken[pair] = add(taken.get(pair, 0), amount)
+                for pair, _, amount in scan.chosen.demands:
+                    prior_usage[pair] = add(prior_usage.get(pair, 0), amount)
         if refusals or severity >= 0:
-            parts += [PodSetRefusals(name, tuple(refusals)) for name in unit.names]
+            refusals_of_pod_sets += [PodSetRefusals(name, tuple(refusals)) for name in unit.names]
         if severity >= 0:
-            refusal = NoFlavorFits(tuple(parts), _SEVERITY[severity])
+            refusal = NoFlavorFits(tuple(refusals_of_pod_sets), _SEVERITY[severity])
             level = _borrow_level(scans)
             return Assignment((), (), FitMode.NO_FIT, level, frozenset(), refusal, (), _tried(scans))
-    return _assignment(request_options, scans, parts)
+    return _assignment(request_options, scans, refusals_of_pod_sets)
 
 
 def _assignment(
-    request_options: RequestOptions, scans: list[tuple[_Group, _Scan]], parts: list[PodSetRefusals]
+    request_options: RequestOptions,
+    scans: list[tuple[_Group, _Scan]],
+    refusals_of_pod_sets: list[PodSetRefusals],
 ) -> Assignment:
     """Return the assignment of the chosen flavors; it may need preemption."""
     choice = request_options.choose(tuple([scan.chosen for _, scan in scans if scan.chosen is not None]))
-    verdicts = [scan.verdict for _, scan in scans]
-    mode = min([verdict.mode for verdict in verdicts], default=FitMode.FIT)
+    results = [scan.result for _, scan in scans]
+    mode = min([result.mode for result in results], default=FitMode.FIT)
     fits = mode is FitMode.FIT
     return Assignment(
         *choice,
         mode,
         _borrow_level(scans),
-        frozenset([pair for verdict in verdicts for pair in verdict.contested]),
-        None if fits else NoFlavorFits(tuple(parts), NoFitReason.WAITING_FOR_QUOTA),
+        frozenset([pair for result in results for pair in result.contested]),
+        None if fits else NoFlavorFits(tuple(refusals_of_pod_sets), NoFitReason.WAITING_FOR_QUOTA),
         tuple(_attempts(scans)) if fits else (),
         _tried(scans),
     )
 
 
 def _borrow_level(scans: Iterable[tuple[_Group, _Scan]]) -> int:
-    return max([scan.verdict.borrow_level for _, scan in scans], default=0)
+    return max([scan.result.borrow_level for _, scan in scans], default=0)
 
 
 def _tried(scans: Iterable[tuple[_Group, _Scan]]) -> tuple[TriedFlavor, ...]:
@@ -401,7 +405,7 @@ def _tried(scans: Iterable[tuple[_Group, _Scan]]) -> tuple[TriedFlavor, ...]:
 def _attempts(scans: Iterable[tuple[_Group, _Scan]]) -> Iterable[FlavorAttempt]:
     """Yield the flavors that were tried, except those that fit without borrowing."""
     for (pod_set, _), scan in scans:
-        for flavor, verdict in scan.verdicts:
-            prospect = verdict.prospect
+        for flavor, result in scan.results:
+            prospect = result.prospect
             if prospect != FITS_WITHIN_QUOTA:
-                yield FlavorAttempt(pod_set, flavor, prospect.mode, prospect.borrow_level, verdict.refusals)
+                yield FlavorAttempt(pod_set, flavor, prospect.mode, prospect.borrow_level, result.refusals)

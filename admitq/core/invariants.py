@@ -38,15 +38,15 @@ def check(world: World) -> None:
         InvariantViolated: with what does not hold.
     """
     _check_ledger(world)
-    _check_forest(world)
-    _check_places(world)
+    _check_cohort_trees(world)
+    _check_queues(world)
     _check_local_queues(world)
     _check_indexes(world)
     _check_holders(world)
     _check_blocking_heads(world)
     _check_pods(world)
     _check_second_passes(world)
-    _check_nothing_left_undone(world)
+    _check_outbox_is_empty(world)
 
 
 def _usage(world: World) -> dict[str, Usage]:
@@ -58,11 +58,15 @@ def _usage(world: World) -> dict[str, Usage]:
             total = by_queue.setdefault(admission.cluster_queue, Counter())
             usage = usage_of(entry.workload, admission, reclaimable_pods=gate)
             original = world.workloads.get(entry.workload.replaces or entry.workload.key)
-            is_heir = original is not None and world.reservations.replacements.successor(original) is entry
-            if original is not None and is_heir and not world.reservations.is_void(original):
-                before = original.admission
-                assert before is not None  # noqa: S101 narrows the type
-                usage = usage_beyond(usage, usage_of(original.workload, before, reclaimable_pods=gate))
+            is_successor = (
+                original is not None and world.reservations.replacements.successor(original) is entry
+            )
+            if original is not None and is_successor and not world.reservations.is_void(original):
+                original_admission = original.admission
+                assert original_admission is not None  # noqa: S101 narrows the type
+                usage = usage_beyond(
+                    usage, usage_of(original.workload, original_admission, reclaimable_pods=gate)
+                )
             for pair, amount in usage:
                 total[pair] += amount
     return {
@@ -77,22 +81,26 @@ def _check_ledger(world: World) -> None:
     for name, account in world.reservations.ledger.cluster_queues.items():
         _expect(f"usage reserved in {name}", tuple(sorted(account.reserved_usage.items())), usage[name])
     for name, entry in world.cluster_queues.items():
-        phases = [
-            each
-            for each in world.workloads.values()
-            if each.admission is not None
-            and each.admission.cluster_queue == name
-            and not each.workload.finished
-            and not world.reservations.is_void(each)
+        entries = [
+            workload_entry
+            for workload_entry in world.workloads.values()
+            if workload_entry.admission is not None
+            and workload_entry.admission.cluster_queue == name
+            and not workload_entry.workload.finished
+            and not world.reservations.is_void(workload_entry)
         ]
         account = world.reservations.ledger.of_cluster_queue(name)
-        _expect(f"workloads reserving in {name}", account.reserving, len(phases))
-        _expect(f"workloads admitted in {name}", account.admitted, sum(each.is_admitted for each in phases))
+        _expect(f"workloads reserving in {name}", account.reserving, len(entries))
+        _expect(
+            f"workloads admitted in {name}",
+            account.admitted,
+            sum(workload_entry.is_admitted for workload_entry in entries),
+        )
         own = {pair: cell.usage for pair, cell in entry.node.cells.items() if cell.usage}
         _expect(f"usage at the node of {name}", tuple(sorted(own.items())), usage.get(name, ()))
 
 
-def _check_forest(world: World) -> None:
+def _check_cohort_trees(world: World) -> None:
     cohort_trees = world.cohort_trees
     for node in (*cohort_trees.cluster_queues.values(), *cohort_trees.cohorts.values()):
         if node.parent is None and node.declared_parent is not None and not node.is_cohort:
@@ -115,14 +123,14 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     _expect(f"registration of {name}", registration, world.cohort_trees.registrations[name])
     _expect(f"index of {name}", registration.index, index)
     waits_for_any_return = registration.waits_for_any_return or registration.holds_back_for_queue
-    for what, of, expected in (
+    for what, registrations, expected in (
         ("an edit", index.waiting, registration.has_waiting_lanes),
         ("any return", index.waiting_for_any_return, waits_for_any_return),
         ("progress", index.waiting_for_progress, registration.waits_for_progress),
         ("cycles of its tree", index.with_blocking_head, registration.has_blocking_head),
         ("an amount", index.with_needs, bool(registration.needs)),
     ):
-        _expect(f"whether {name} waits for {what}", name in of, expected)
+        _expect(f"whether {name} waits for {what}", name in registrations, expected)
     for pair, amount in registration.needs.items():
         is_met = registration.available(pair) >= amount
         is_noticed = (
@@ -165,7 +173,7 @@ def _check_cell(node: Node, pair: FlavorResource, cell: Cell) -> None:
     quota.available(cell)
 
 
-def _check_places(world: World) -> None:
+def _check_queues(world: World) -> None:
     """Check that each workload is queued in exactly the place that follows from its phase."""
     for key, entry in world.workloads.items():
         local_queue = world.local_queues.get(entry.local_queue)
@@ -232,11 +240,11 @@ def _check_holders(world: World) -> None:
             raise InvariantViolated(f"{key} is to be preempted and holds nothing")
     _expect("holders of quota", len(world.quota_holders), sum(map(len, charged.values())))
     for (name, leaving), entries in charged.items():
-        line = world.quota_holders.leaving(name) if leaving else world.quota_holders.staying(name)
+        holders = world.quota_holders.leaving(name) if leaving else world.quota_holders.staying(name)
         entries.sort(key=lambda each: (each.workload.priority, -each.reserved_at, each.workload.uid))
         _expect(
             f"{'leavers' if leaving else 'holders'} of {name}",
-            [each.workload.key for _, each in line],
+            [each.workload.key for _, each in holders],
             [each.workload.key for each in entries],
         )
 
@@ -261,15 +269,15 @@ def _check_pods(world: World) -> None:
 
 def _check_second_passes(world: World) -> None:
     needed = sorted(key for key, entry in world.workloads.items() if needs_second_pass(entry.workload))
-    turns = sorted(turn.key for turn in world.second_passes.turns)
-    _expect("workloads that need a second pass", turns, needed)
+    scheduled = sorted(second_pass.key for second_pass in world.second_passes.scheduled)
+    _expect("workloads that need a second pass", scheduled, needed)
 
 
-def _check_nothing_left_undone(world: World) -> None:
+def _check_outbox_is_empty(world: World) -> None:
     for name, entry in world.cluster_queues.items():
         if entry.is_active and entry.queue.head() is not None and name not in world.waiting.heads.queues:
             raise InvariantViolated(f"{name} has a head that no cycle would take")
-    undone = (
+    decided = (
         world.outbox.reservations,
         world.outbox.preemptions,
         world.outbox.recomputations,
@@ -277,6 +285,6 @@ def _check_nothing_left_undone(world: World) -> None:
         world.outbox.touched_cluster_queues,
         world.outbox.touched_local_queues,
     )
-    if any(undone):
+    if any(decided):
         raise InvariantViolated("instructions were decided and not returned")
     _expect("workload that is being decided", world.deciding, None)

@@ -100,9 +100,9 @@ class Account:
     """
 
     reserving: int = 0
-    awaiting: int = 0
+    awaiting_admission: int = 0
     """How many workloads with a reservation are not admitted."""
-    age: int = 0
+    version: int = 0
     """Differs after every change; 0 is that of an account without any."""
     _reserved: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     _awaiting: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
@@ -111,7 +111,7 @@ class Account:
     @property
     def admitted(self) -> int:
         """How many workloads are admitted."""
-        return self.reserving - self.awaiting
+        return self.reserving - self.awaiting_admission
 
     @property
     def reserved_usage(self) -> Mapping[FlavorResource, int]:
@@ -123,20 +123,20 @@ class Account:
     def admitted_usage(self) -> Mapping[FlavorResource, int]:
         """The usage of admitted workloads."""
         self._sum_up()
-        awaiting = self._awaiting
-        usage = {pair: amount - awaiting.get(pair, 0) for pair, amount in self._reserved.items()}
+        awaiting_admission = self._awaiting
+        usage = {pair: amount - awaiting_admission.get(pair, 0) for pair, amount in self._reserved.items()}
         return {pair: amount for pair, amount in usage.items() if amount}
 
-    def change(self, reservation: Reservation, sign: int, age: int) -> int:
+    def change(self, reservation: Reservation, sign: int, version: int) -> int:
         """Count a reservation (``sign`` 1) or remove it (-1), and set the age.
 
         Returns:
             How many workloads have a reservation now.
         """
-        self.age = age
+        self.version = version
         self.reserving += sign
         if not reservation.admitted:
-            self.awaiting += sign
+            self.awaiting_admission += sign
         self._uncounted.append((reservation, sign))
         if len(self._uncounted) > _UNCOUNTED:
             self._sum_up()
@@ -159,7 +159,7 @@ def _count(into: dict[FlavorResource, int], usage: Usage, sign: int) -> None:
             into.pop(pair, None)
 
 
-_NOTHING = Account()
+_EMPTY_ACCOUNT = Account()
 
 
 class Ledger:
@@ -182,11 +182,11 @@ class Ledger:
 
     def of_cluster_queue(self, name: str) -> Account:
         """Return the account of a ClusterQueue, whether it exists or not. Callers must not change it."""
-        return self._by_cluster_queue.get(name, _NOTHING)
+        return self._by_cluster_queue.get(name, _EMPTY_ACCOUNT)
 
     def of_local_queue(self, key: ObjectKey) -> Account:
         """Return the account of a LocalQueue, whether it exists or not. Callers must not change it."""
-        return self._by_local_queue.get(key, _NOTHING)
+        return self._by_local_queue.get(key, _EMPTY_ACCOUNT)
 
     @property
     def cluster_queues(self) -> Mapping[str, Account]:

@@ -31,9 +31,11 @@ def _first(first: Fraction, _second: Fraction) -> Fraction:
     return first
 
 
-def _merged(some: Iterable[ExactAmounts], choose: Callable[[Fraction, Fraction], Fraction]) -> ExactAmounts:
+def _merged(
+    several: Iterable[ExactAmounts], choose: Callable[[Fraction, Fraction], Fraction]
+) -> ExactAmounts:
     result: dict[str, Fraction] = {}
-    for amounts in some:
+    for amounts in several:
         for resource, amount in amounts:
             result[resource] = choose(result[resource], amount) if resource in result else amount
     return tuple(sorted(result.items()))
@@ -42,8 +44,8 @@ def _merged(some: Iterable[ExactAmounts], choose: Callable[[Fraction, Fraction],
 def limits_of(ranges: Iterable[LimitRange]) -> NamespaceLimits:
     """Return the limits that several LimitRanges set together; the order decides among their defaults."""
     items: dict[LimitedType, list[LimitRangeItem]] = {type_: [] for type_ in LimitedType}
-    for each in ranges:
-        for item in each.items:
+    for limit_range in ranges:
+        for item in limit_range.items:
             items[item.type].append(item)
     containers, pods = items[LimitedType.CONTAINER], items[LimitedType.POD]
     return NamespaceLimits(

@@ -378,7 +378,7 @@ class PodSetAssignment(HashedOnce):
     flavors: tuple[tuple[str, str], ...]
     resource_usage: Amounts
     count: int
-    is_place_open: bool = False
+    lacks_topology_assignment: bool = False
 
     __hash__ = HashedOnce.__hash__
 

@@ -42,39 +42,45 @@ def _node_of(world: World, entry: WorkloadEntry) -> Node:
     return world.cluster_queues[entry.held.cluster_queue].node
 
 
-def ask_without(world: World, holders: Iterable[WorkloadEntry], ask: Callable[[], _Answer]) -> _Answer:
+def evaluate_without(
+    world: World, holders: Iterable[WorkloadEntry], evaluate: Callable[[], _Answer]
+) -> _Answer:
     """Return the answer as if these workloads, which hold quota in the tree, held nothing."""
-    return _without(
+    return _evaluate_without_usage(
         [
             (_node_of(world, holder).cells[pair], amount)
             for holder in holders
             for pair, amount in _usage_of(holder)
         ],
-        ask,
+        evaluate,
     )
 
 
-def _without(removed: Sequence[tuple[Cell, int]], ask: Callable[[], _Answer]) -> _Answer:
+def _evaluate_without_usage(removed: Sequence[tuple[Cell, int]], evaluate: Callable[[], _Answer]) -> _Answer:
     for cell, amount in removed:
         quota.remove_usage(cell, amount)
-    answer = ask()
+    answer = evaluate()
     for cell, amount in removed:
         quota.add_usage(cell, amount)
     return answer
 
 
-def replacing(world: World, original: WorkloadEntry, assign: Callable[..., Assignment]) -> Assignment:
+def assign_replacement(
+    world: World, original: WorkloadEntry, assign: Callable[..., Assignment]
+) -> Assignment:
     """Return the assignment of a replacement: only flavors of its original, as if that had left.
 
     Other flavors are not tried later either, so that no scan of them goes on.
     """
     admission = original.admission
     assert admission is not None  # noqa: S101 narrows the type
-    look = partial(assign, original=admission.pod_set_assignments)
-    return without_original(world, original, look)._replace(tried=())
+    assign_flavors = partial(assign, original=admission.pod_set_assignments)
+    return evaluate_without_original(world, original, assign_flavors)._replace(tried=())
 
 
-def without_original(world: World, original: WorkloadEntry, ask: Callable[[], _Answer]) -> _Answer:
+def evaluate_without_original(
+    world: World, original: WorkloadEntry, evaluate: Callable[[], _Answer]
+) -> _Answer:
     """Return the answer as it would be if a workload had left with all that it was assigned.
 
     This includes what it took over itself from a workload that is not finished: it is not free for others.
@@ -82,7 +88,9 @@ def without_original(world: World, original: WorkloadEntry, ask: Callable[[], _A
     admission = original.admission
     assert admission is not None  # noqa: S101 narrows the type
     cells = world.cluster_queues[admission.cluster_queue].node.cells
-    return _without([(cells[pair], amount) for pair, amount in world.assigned(original)], ask)
+    return _evaluate_without_usage(
+        [(cells[pair], amount) for pair, amount in world.assigned(original)], evaluate
+    )
 
 
 class Overlay:
@@ -146,12 +154,12 @@ class Overlay:
             self._indexes.update(node)
 
     def settle_reservation(
-        self, record: WorkloadEntry, node: Node, expected: Iterable[tuple[FlavorResource, int]]
+        self, entry: WorkloadEntry, node: Node, expected: Iterable[tuple[FlavorResource, int]]
     ) -> None:
         """Count what a head holds that is admitted.
 
         Args:
-            record: the head.
+            entry: the head.
             node: its ClusterQueue.
             expected: what it is expected to hold. If it holds something else, or more than its reservation
                 changes in the tree, everything supposed is computed again when it is needed.
@@ -162,29 +170,33 @@ class Overlay:
         for pair, amount in usage:
             self._without_victims.add_where_differing(node.cells[pair], amount)
             self._without_reserved.add_where_differing(node.cells[pair], amount)
-        self._world.settle_reservation(record)
-        if self._root.generation == changes + 1 and sorted(usage) == list(_usage_of(record)):
+        self._world.settle_reservation(entry)
+        if self._root.generation == changes + 1 and sorted(usage) == list(_usage_of(entry)):
             self._generation = self._root.generation
             self._indexes.update(node)
         else:
             self._generation = _UNKNOWN
 
-    def without_victims(self, node: Node, more: Iterable[Victim], ask: Callable[[], _Answer]) -> _Answer:
+    def without_victims(
+        self, node: Node, further_victims: Iterable[Victim], evaluate: Callable[[], _Answer]
+    ) -> _Answer:
         """Return the answer of a head at a node as if all victims had left, and these of the head too."""
         self._rebuild_if_changed()
         self._without_victims.apply(node)
-        own = [victim.entry for victim in more if victim.entry.workload.key not in self._victims]
-        for entry in own:
+        own_victims = [
+            victim.entry for victim in further_victims if victim.entry.workload.key not in self._victims
+        ]
+        for entry in own_victims:
             self._without_victims.apply(_node_of(self._world, entry))
-        answer = ask_without(self._world, own, ask)
+        answer = evaluate_without(self._world, own_victims, evaluate)
         self._without_victims.restore()
         return answer
 
-    def without_reserved_capacity(self, node: Node, ask: Callable[[], _Answer]) -> _Answer:
+    def without_reserved_capacity(self, node: Node, evaluate: Callable[[], _Answer]) -> _Answer:
         """Return the answer of a head at a node by what is in use now, with the victims in the tree."""
         self._rebuild_if_changed()
         self._without_reserved.apply(node)
-        answer = ask()
+        answer = evaluate()
         self._without_reserved.restore()
         return answer
 

@@ -167,17 +167,17 @@ def _count_reserved(cell: Cell | None, amount: int) -> None:
 def add_usage(cell: Cell, amount: int) -> None:
     """Count usage: local quota covers it first, then the ancestors."""
     spill = amount
-    node: Cell | None = cell
-    while node is not None:
-        node.reserved += amount
+    current: Cell | None = cell
+    while current is not None:
+        current.reserved += amount
         if spill:
-            before = node.usage - node.local
+            before = current.usage - current.local
             after = before + spill
-            node.usage += spill
+            current.usage += spill
             if before < 0 or after < 0:
                 # Local quota covers a part of it, which the ancestors do not count.
                 spill = max(0, after) - max(0, before)
-        node = node.parent
+        current = current.parent
 
 
 def remove_usage(cell: Cell, amount: int) -> None:
@@ -192,40 +192,40 @@ def available(cell: Cell) -> int:
     limit leaves). Here it is unrolled from below: the least of one bound for each node of the path. Each
     bound includes the available local parts of the nodes below it.
     """
-    kept = 0
-    least: int | None = None
+    local_available = 0
+    least_bound: int | None = None
     while (parent := cell.parent) is not None:
-        own = cell.local - cell.usage
+        own_available = cell.local - cell.usage
         limit = cell.borrowing_limit
-        if own > 0:
-            kept += own
-            own = 0
+        if own_available > 0:
+            local_available += own_available
+            own_available = 0
         if limit is not None:
             # lent - spilled + limit, where -own is what is spilled.
-            bound = kept + cell.subtree - cell.local + own + limit
-            if least is None or bound < least:
-                least = bound
+            bound = local_available + cell.subtree - cell.local + own_available + limit
+            if least_bound is None or bound < least_bound:
+                least_bound = bound
         cell = parent
-    free = kept + cell.subtree - cell.usage
-    if least is not None and least < free:
-        free = least
-    return free if LOWEST <= free <= UNLIMITED else bounded(free)
+    result = local_available + cell.subtree - cell.usage
+    if least_bound is not None and least_bound < result:
+        result = least_bound
+    return result if LOWEST <= result <= UNLIMITED else bounded(result)
 
 
 def potential_available(cell: Cell) -> int:
     """Return the amount that would be available if nothing was in use. Unrolled as ``available``."""
-    kept = 0
-    least: int | None = None
+    local = 0
+    least_bound: int | None = None
     while (parent := cell.parent) is not None:
         limit = cell.borrowing_limit
         if limit is not None:
-            bound = kept + cell.subtree + limit
-            if least is None or bound < least:
-                least = bound
-        kept += cell.local
+            bound = local + cell.subtree + limit
+            if least_bound is None or bound < least_bound:
+                least_bound = bound
+        local += cell.local
         cell = parent
-    most = kept + cell.subtree
-    return bounded(most if least is None or most < least else least)
+    result = local + cell.subtree
+    return bounded(result if least_bound is None or result < least_bound else least_bound)
 
 
 def borrowing_with(cell: Cell, amount: int) -> bool:
@@ -235,19 +235,19 @@ def borrowing_with(cell: Cell, amount: int) -> bool:
 
 def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
     """Return how far up quota comes from for an additional amount at a ClusterQueue's cell."""
-    node: Cell | None = cell.parent
-    if node is None:
+    ancestor: Cell | None = cell.parent
+    if ancestor is None:
         return _WITHIN_OWN_QUOTA
     if cell.subtree >= cell.usage + amount:
         return _WITHIN_QUOTA_OF_MEMBER
     remaining = amount - cell.local_available
     while True:
-        if node.parent is None:
-            return BorrowLevel(node.height.value, may_reclaim=False)
-        if not borrowing_with(node, remaining):
-            return BorrowLevel(node.height.value, may_reclaim=True)
-        remaining -= node.local_available
-        node = node.parent
+        if ancestor.parent is None:
+            return BorrowLevel(ancestor.height.value, may_reclaim=False)
+        if not borrowing_with(ancestor, remaining):
+            return BorrowLevel(ancestor.height.value, may_reclaim=True)
+        remaining -= ancestor.local_available
+        ancestor = ancestor.parent
 
 
 def borrowed(cell: Cell) -> int:

@@ -59,18 +59,18 @@ def preemption_order(holder: QuotaHolder) -> PreemptionOrder:
 H = TypeVar("H", bound=QuotaHolder)
 
 
-class _Place(Generic[H]):
+class _HolderEntry(Generic[H]):
     """The entry of a holder in a list. Its key is ``_UNSORTED`` until a read sorts it.
 
     An entry without holder is a *trace* of a holder that was removed. Reads skip traces.
     """
 
-    __slots__ = ("holder", "line", "order")
+    __slots__ = ("holder", "holders", "order")
 
-    def __init__(self, holder: H, line: "_HoldersInOrder[H]") -> None:
+    def __init__(self, holder: H, holders: "_HoldersInOrder[H]") -> None:
         self.holder: H | None = holder
         self.order = _UNSORTED
-        self.line = line
+        self.holders = holders
 
 
 _UNSORTED: Final = PreemptionOrder(0, 0, "")
@@ -89,16 +89,16 @@ class _HoldersInOrder(Generic[H]):
     __slots__ = ("ordered", "recent", "size")
 
     def __init__(self) -> None:
-        self.ordered: list[_Place[H]] = []
-        self.recent: list[_Place[H]] = []
+        self.ordered: list[_HolderEntry[H]] = []
+        self.recent: list[_HolderEntry[H]] = []
         self.size = 0
 
-    def leave(self, place: _Place[H]) -> None:
-        place.holder = None
+    def drop(self, entry: _HolderEntry[H]) -> None:
+        entry.holder = None
         self.size -= 1
         if len(self.ordered) + len(self.recent) > 2 * self.size + _SLACK:
-            self.ordered = [place for place in self.ordered if place.holder is not None]
-            self.recent = [place for place in self.recent if place.holder is not None]
+            self.ordered = [entry for entry in self.ordered if entry.holder is not None]
+            self.recent = [entry for entry in self.recent if entry.holder is not None]
 
     def in_order(self, since: PreemptionOrder | None) -> Iterator[tuple[PreemptionOrder, H]]:
         if self.recent:
@@ -106,22 +106,22 @@ class _HoldersInOrder(Generic[H]):
         ordered = self.ordered
         start = 0 if since is None else bisect_left(ordered, since, key=_ORDER)
         for index in range(start, len(ordered)):
-            place = ordered[index]
-            if place.holder is not None:
-                yield place.order, place.holder
+            entry = ordered[index]
+            if entry.holder is not None:
+                yield entry.order, entry.holder
 
     def _sort_in(self) -> None:
-        newcomers: list[_Place[H]] = []
-        for place in self.recent:
-            if place.holder is not None:
-                place.order = preemption_order(place.holder)
-                newcomers.append(place)
+        new_entries: list[_HolderEntry[H]] = []
+        for entry in self.recent:
+            if entry.holder is not None:
+                entry.order = preemption_order(entry.holder)
+                new_entries.append(entry)
         self.recent.clear()
-        if len(newcomers) * _FEW <= len(self.ordered):
-            for place in newcomers:
-                insort(self.ordered, place, key=_ORDER)
+        if len(new_entries) * _FEW <= len(self.ordered):
+            for entry in new_entries:
+                insort(self.ordered, entry, key=_ORDER)
         else:
-            self.ordered.extend(newcomers)
+            self.ordered.extend(new_entries)
             self.ordered.sort(key=_ORDER)
 
 
@@ -129,21 +129,21 @@ class QuotaHolders(Generic[H]):
     """The holders of all ClusterQueues, also of ClusterQueues that do not exist."""
 
     def __init__(self) -> None:
-        self._places: dict[ObjectKey, _Place[H]] = {}
+        self._entries: dict[ObjectKey, _HolderEntry[H]] = {}
         self._staying: dict[str, _HoldersInOrder[H]] = {}
         self._leaving: dict[str, _HoldersInOrder[H]] = {}
 
     def __len__(self) -> int:
         """Return the number of holders."""
-        return len(self._places)
+        return len(self._entries)
 
     @property
     def traces(self) -> int:
         """The number of entries of removed holders in all lists."""
         return sum(
-            len(line.ordered) + len(line.recent) - line.size
-            for lines in (self._staying, self._leaving)
-            for line in lines.values()
+            len(holders.ordered) + len(holders.recent) - holders.size
+            for by_cluster_queue in (self._staying, self._leaving)
+            for holders in by_cluster_queue.values()
         )
 
     def put(self, holder: H) -> None:
@@ -153,25 +153,25 @@ class QuotaHolders(Generic[H]):
         if held is None:
             self.remove(workload.key)
             return
-        lines = self._leaving if holder.is_leaving else self._staying
-        line = lines.get(held.cluster_queue)
-        if line is None:
-            line = lines[held.cluster_queue] = _HoldersInOrder()
-        place = self._places.get(workload.key)
-        if place is not None:
-            stays = place.holder is holder and place.line is line
-            if stays and (place.order is _UNSORTED or place.order == preemption_order(holder)):
+        by_cluster_queue = self._leaving if holder.is_leaving else self._staying
+        holders = by_cluster_queue.get(held.cluster_queue)
+        if holders is None:
+            holders = by_cluster_queue[held.cluster_queue] = _HoldersInOrder()
+        entry = self._entries.get(workload.key)
+        if entry is not None:
+            is_listed = entry.holder is holder and entry.holders is holders
+            if is_listed and (entry.order is _UNSORTED or entry.order == preemption_order(holder)):
                 return
-            place.line.leave(place)
-        place = self._places[workload.key] = _Place(holder, line)
-        line.recent.append(place)
-        line.size += 1
+            entry.holders.drop(entry)
+        entry = self._entries[workload.key] = _HolderEntry(holder, holders)
+        holders.recent.append(entry)
+        holders.size += 1
 
     def remove(self, key: ObjectKey) -> None:
         """Remove a workload, if it is a holder."""
-        place = self._places.pop(key, None)
-        if place is not None:
-            place.line.leave(place)
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            entry.holders.drop(entry)
 
     def staying(
         self, cluster_queue: str, since: PreemptionOrder | None = None
@@ -180,12 +180,12 @@ class QuotaHolders(Generic[H]):
 
         ``since`` is the place in the order to begin at; None begins at the first holder.
         """
-        line = self._staying.get(cluster_queue)
-        return iter(()) if line is None else line.in_order(since)
+        holders = self._staying.get(cluster_queue)
+        return iter(()) if holders is None else holders.in_order(since)
 
     def leaving(
         self, cluster_queue: str, since: PreemptionOrder | None = None
     ) -> Iterator[tuple[PreemptionOrder, H]]:
         """Yield the holders in a ClusterQueue that are leaving; otherwise as ``staying``."""
-        line = self._leaving.get(cluster_queue)
-        return iter(()) if line is None else line.in_order(since)
+        holders = self._leaving.get(cluster_queue)
+        return iter(()) if holders is None else holders.in_order(since)

@@ -41,7 +41,7 @@ def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
         mark: ClusterQueueMark = (
             entry.spec,
             entry.inactive_causes,
-            world.reservations.ledger.of_cluster_queue(name).age,
+            world.reservations.ledger.of_cluster_queue(name).version,
             len(queue.members),
             queue.inadmissible,
             entry.node.root.quota_generation if shows_share else 0,
@@ -61,9 +61,9 @@ def _refresh_local_queues(world: World, result: list[Instruction]) -> None:
         mark: LocalQueueMark = (
             reason_of(entry, queue),
             None if queue is None else queue.spec,
-            world.reservations.ledger.of_local_queue(key).age,
+            world.reservations.ledger.of_local_queue(key).version,
             entry.pending,
-            0 if world.charging.accounts is None else world.charging.accounts.age(key),
+            0 if world.charging.accounts is None else world.charging.accounts.version(key),
         )
         if mark != entry.last_mark:
             entry.last_mark = mark

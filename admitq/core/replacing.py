@@ -50,8 +50,14 @@ class Slice(Protocol):
 
 def usage_beyond(usage: Usage, original: Usage) -> Usage:
     """Return the usage of each (flavor, resource) beyond that of the original."""
-    had = dict(original)
-    return tuple([(pair, amount - had.get(pair, 0)) for pair, amount in usage if amount > had.get(pair, 0)])
+    original_usage = dict(original)
+    return tuple(
+        [
+            (pair, amount - original_usage.get(pair, 0))
+            for pair, amount in usage
+            if amount > original_usage.get(pair, 0)
+        ]
+    )
 
 
 def _holds_after(entry: Slice, original: Slice) -> bool:
@@ -89,30 +95,32 @@ class Replacements(Generic[S]):
         original = self._original.pop(entry.workload.key, None)
         if original is None:
             return
-        of = self._of[original]
-        del of[entry.workload.key]
-        if not of:
+        replacements = self._of[original]
+        del replacements[entry.workload.key]
+        if not replacements:
             del self._of[original]
 
     def of(self, original: ObjectKey) -> Iterable[S]:
         """Return the workloads that replace a workload."""
-        found = self._of.get(original)
-        return () if found is None else tuple(found.values())
+        replacements = self._of.get(original)
+        return () if replacements is None else tuple(replacements.values())
 
     def circle(self, key: ObjectKey) -> Collection[ObjectKey]:
         """Return the circle of replacements that a workload is in; empty if it is in none."""
-        found: dict[ObjectKey, None] = {}
+        members: dict[ObjectKey, None] = {}
         at: ObjectKey | None = key
-        while at is not None and at not in found:
-            found[at] = None
+        while at is not None and at not in members:
+            members[at] = None
             at = self._original.get(at)
-        return found if at == key else ()
+        return members if at == key else ()
 
     def successor(self, original: S) -> S | None:
         """Return the replacement that takes over the quota of the original; None if none holds quota."""
         holding = [
-            each
-            for each in self.of(original.workload.key)
-            if _holds_after(each, original) and not self.circle(each.workload.key)
+            replacement
+            for replacement in self.of(original.workload.key)
+            if _holds_after(replacement, original) and not self.circle(replacement.workload.key)
         ]
-        return min(holding, key=lambda each: (each.reserved_at, each.workload.uid), default=None)
+        return min(
+            holding, key=lambda replacement: (replacement.reserved_at, replacement.workload.uid), default=None
+        )

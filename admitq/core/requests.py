@@ -34,7 +34,7 @@ from admitq.core.transformations import counted
 
 _AS_REQUESTED: Final = Resources()
 _MILLI: Final = 1000
-_SHARED: Final = 1 << 14
+_CACHE_SIZE: Final = 1 << 14
 """The size of the caches."""
 
 
@@ -105,18 +105,18 @@ _Exact = dict[str, Fraction]
 _ZERO: Final = Fraction()
 
 
-def _gain(into: _Exact, of: Mapping[str, Fraction]) -> None:
-    for resource, amount in of.items():
+def _add_amounts(into: _Exact, amounts_to_add: Mapping[str, Fraction]) -> None:
+    for resource, amount in amounts_to_add.items():
         into[resource] = into.get(resource, _ZERO) + amount
 
 
-def _cover(into: _Exact, of: Mapping[str, Fraction]) -> None:
-    for resource, amount in of.items():
+def _raise_to_amounts(into: _Exact, least_amounts: Mapping[str, Fraction]) -> None:
+    for resource, amount in least_amounts.items():
         into[resource] = max(into.get(resource, _ZERO), amount)
 
 
-def _nonnegative(of: ExactAmounts) -> _Exact:
-    return {resource: max(_ZERO, amount) for resource, amount in of}
+def _nonnegative(exact: ExactAmounts) -> _Exact:
+    return {resource: max(_ZERO, amount) for resource, amount in exact}
 
 
 class _Part(NamedTuple):
@@ -152,21 +152,26 @@ def _running(template: PodTemplate, containers: Iterable[_Part], init_containers
     sidecars: _Exact = {}
     for stated, part in zip(template.init_containers, init_containers, strict=True):
         beside = dict(sidecars)
-        _gain(beside, part.requests)
-        _cover(starting, beside)
+        _add_amounts(beside, part.requests)
+        _raise_to_amounts(starting, beside)
         if stated.restartable:
             sidecars = beside
     running = sidecars
     for part in containers:
-        _gain(running, part.requests)
-    _cover(running, starting)
+        _add_amounts(running, part.requests)
+    _raise_to_amounts(running, starting)
     return running
 
 
 def _pod(template: PodTemplate, rules: RequestRules) -> _Pod:
     containers, init_containers = (
-        tuple(_part(f"{name}[{index}].", stated, rules.limits) for index, stated in enumerate(some))
-        for name, some in (("containers", template.containers), ("initContainers", template.init_containers))
+        tuple(
+            _part(f"{name}[{index}].", stated, rules.limits) for index, stated in enumerate(stated_containers)
+        )
+        for name, stated_containers in (
+            ("containers", template.containers),
+            ("initContainers", template.init_containers),
+        )
     )
     pod_level = _part("", ContainerResources(template.requests, template.limits), NO_LIMITS)
     running = _running(template, containers, init_containers)
@@ -174,7 +179,7 @@ def _pod(template: PodTemplate, rules: RequestRules) -> _Pod:
     overhead = template.overhead
     if overhead is None:
         overhead = dict(rules.overheads).get(template.runtime_class or "", ())
-    _gain(running, _nonnegative(overhead))
+    _add_amounts(running, _nonnegative(overhead))
     return _Pod(containers, init_containers, pod_level, tuple(sorted(running.items())))
 
 
@@ -187,20 +192,20 @@ def pod_requests(template: PodTemplate, rules: RequestRules = DEFAULT_RULES) -> 
 
 
 def _above(
-    bound: Bound, field: str, requests: Mapping[str, Fraction], most: Mapping[str, Fraction]
+    bound: Bound, field: str, requests: Mapping[str, Fraction], maxima: Mapping[str, Fraction]
 ) -> Iterator[OutOfBounds]:
-    for resource in sorted(requests.keys() & most.keys()):
-        if requests[resource] > most[resource]:
-            yield OutOfBounds(bound, f"{field}[{resource}]", resource, requests[resource], most[resource])
+    for resource in sorted(requests.keys() & maxima.keys()):
+        if requests[resource] > maxima[resource]:
+            yield OutOfBounds(bound, f"{field}[{resource}]", resource, requests[resource], maxima[resource])
 
 
 def _below(
-    field: str, requests: Mapping[str, Fraction], least: Mapping[str, Fraction]
+    field: str, requests: Mapping[str, Fraction], minima: Mapping[str, Fraction]
 ) -> Iterator[OutOfBounds]:
-    for resource in sorted(requests.keys() & least.keys()):
-        if requests[resource] < least[resource]:
+    for resource in sorted(requests.keys() & minima.keys()):
+        if requests[resource] < minima[resource]:
             yield OutOfBounds(
-                Bound.MINIMUM, f"{field}[{resource}]", resource, requests[resource], least[resource]
+                Bound.MINIMUM, f"{field}[{resource}]", resource, requests[resource], minima[resource]
             )
 
 
@@ -231,12 +236,12 @@ class _Template(NamedTuple):
     outside_limit_ranges: tuple[OutOfBounds, ...]
 
 
-@lru_cache(_SHARED)
+@lru_cache(_CACHE_SIZE)
 def _template(template: PodTemplate, rules: RequestRules) -> _Template:
     pod = _pod(template, rules)
-    needs = counted(dict(pod.requests), rules.resources)
+    counted_requests = counted(dict(pod.requests), rules.resources)
     return _Template(
-        amounts({resource: rounded_up(resource, amount) for resource, amount in needs.items()}),
+        amounts({resource: rounded_up(resource, amount) for resource, amount in counted_requests.items()}),
         tuple(_above_limits(pod)),
         tuple(_outside_limit_ranges(pod, rules.limits)),
     )
@@ -246,12 +251,12 @@ def _totals(per_pod: Amounts, count: int) -> Amounts:
     return tuple((resource, multiply(amount, count)) for resource, amount in per_pod)
 
 
-def _placed(index: int, problems: Iterable[OutOfBounds]) -> Iterator[OutOfBounds]:
+def _with_full_path(index: int, problems: Iterable[OutOfBounds]) -> Iterator[OutOfBounds]:
     for problem in problems:
         yield problem._replace(field=f"spec.podSets[{index}].template.spec.{problem.field}")
 
 
-@lru_cache(_SHARED)
+@lru_cache(_CACHE_SIZE)
 def resolve(
     pod_sets: tuple[PodSet, ...],
     reclaimable_pods: tuple[tuple[str, int], ...] = (),
@@ -272,8 +277,8 @@ def resolve(
         template = _template(pod_set.template, rules)
         count = pod_set.count - min(reclaimable.get(pod_set.name, 0), pod_set.count)
         demands.append(PodSetDemand(pod_set, count, _totals(template.per_pod, count), template.per_pod))
-        above_limits.extend(_placed(index, template.above_limits))
-        outside.extend(_placed(index, template.outside_limit_ranges))
+        above_limits.extend(_with_full_path(index, template.above_limits))
+        outside.extend(_with_full_path(index, template.outside_limit_ranges))
     problems = tuple(above_limits or outside)
     return ResolvedRequests(tuple(demands), problems)
 

@@ -29,7 +29,7 @@ def needs_second_pass(workload: Workload) -> bool:
     return (
         not is_over
         and all(state is AdmissionCheckState.READY for _, state in checks)
-        and any(part.is_place_open for part in admission.pod_set_assignments)
+        and any(part.lacks_topology_assignment for part in admission.pod_set_assignments)
     )
 
 
@@ -46,47 +46,47 @@ class SecondPasses:
 
     def __init__(self) -> None:
         """Begin without second passes."""
-        self._turns: dict[ObjectKey, SecondPass] = {}
-        self._in_time: list[SecondPass] = []
+        self._by_workload: dict[ObjectKey, SecondPass] = {}
+        self._by_instant: list[SecondPass] = []
 
     @property
-    def turns(self) -> tuple[SecondPass, ...]:
+    def scheduled(self) -> tuple[SecondPass, ...]:
         """All second passes, sorted."""
-        return tuple(sorted(self._turns.values()))
+        return tuple(sorted(self._by_workload.values()))
 
     def settle(self, key: ObjectKey, now: Instant, *, needed: bool) -> None:
         """Record whether a workload needs a second pass. One that is scheduled already stays as it is."""
         if not needed:
-            self._turns.pop(key, None)
-        elif key not in self._turns:
-            self._give(SecondPass(now + FIRST_DELAY, key, FIRST_DELAY))
+            self._by_workload.pop(key, None)
+        elif key not in self._by_workload:
+            self._schedule(SecondPass(now + FIRST_DELAY, key, FIRST_DELAY))
 
     def next_at(self) -> Instant | None:
         """Return the instant of the next second pass; None if there is none."""
-        turns = self._in_time
+        by_instant = self._by_instant
         # A cancelled second pass may be equal to the one that replaced it, at the same instant.
-        while turns and self._turns.get(turns[0].key) is not turns[0]:
-            heapq.heappop(turns)
-        return turns[0].at if turns else None
+        while by_instant and self._by_workload.get(by_instant[0].key) is not by_instant[0]:
+            heapq.heappop(by_instant)
+        return by_instant[0].at if by_instant else None
 
     def take_due(self, now: Instant) -> list[SecondPass]:
         """Return the second passes that are due. The caller must put off those that fail."""
         due: list[SecondPass] = []
         while (at := self.next_at()) is not None and at <= now:
-            due.append(heapq.heappop(self._in_time))
+            due.append(heapq.heappop(self._by_instant))
         return due
 
-    def put_off(self, turn: SecondPass, now: Instant) -> None:
+    def reschedule(self, second_pass: SecondPass, now: Instant) -> None:
         """Schedule the next second pass of a workload after one that failed; the delay doubles."""
-        delay = min(2 * turn.delay, LONGEST_DELAY)
-        self._give(SecondPass(now + delay, turn.key, delay))
+        delay = min(2 * second_pass.delay, LONGEST_DELAY)
+        self._schedule(SecondPass(now + delay, second_pass.key, delay))
 
-    def restore(self, turns: Iterable[SecondPass]) -> None:
+    def restore(self, second_passes: Iterable[SecondPass]) -> None:
         """Restore the second passes of a dump."""
-        self._turns.clear()
-        for turn in turns:
-            self._give(turn)
+        self._by_workload.clear()
+        for second_pass in second_passes:
+            self._schedule(second_pass)
 
-    def _give(self, turn: SecondPass) -> None:
-        self._turns[turn.key] = turn
-        heapq.heappush(self._in_time, turn)
+    def _schedule(self, second_pass: SecondPass) -> None:
+        self._by_workload[second_pass.key] = second_pass
+        heapq.heappush(self._by_instant, second_pass)

@@ -87,7 +87,7 @@ def untolerated(taints: Collection[Taint], *tolerations: Collection[Toleration])
     """Return the first NoSchedule or NoExecute taint that none of the tolerations tolerates."""
     for taint in taints:
         if taint.effect in _NO_SCHEDULE and not any(
-            tolerates(toleration, taint) for some in tolerations for toleration in some
+            tolerates(toleration, taint) for group in tolerations for toleration in group
         ):
             return taint
     return None

@@ -256,7 +256,7 @@ class AdmissionState:
             raise dump.DumpError(f"a dump of version {dumped.version}; only {dump.VERSION} can be read")
         state = cls(dumped.settings)
         state._observe_again(dumped)
-        dump.restore_volatile(state._world, dumped)
+        dump.restore_unobserved(state._world, dumped)
         state._world.outbox.reservations.clear()
         state._world.outbox.preemptions.clear()
         state.instructions()

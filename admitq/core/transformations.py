@@ -15,23 +15,23 @@ def counted(requests: Mapping[str, Fraction], settings: Resources) -> dict[str, 
     The outputs of transformations are summed by resource, at least 0, and added to the pod's own requests. No
     result is negative.
     """
-    asked = {
+    requested = {
         resource: amount
         for resource, amount in requests.items()
         if not resource.startswith(settings.excluded_prefixes)
     }
     generated: dict[str, Fraction] = {}
-    result = dict(asked)
-    for each in settings.transformations:
-        amount = asked.get(each.input)
+    result = dict(requested)
+    for transformation in settings.transformations:
+        amount = requested.get(transformation.input)
         if amount is None:
             continue
-        if each.multiply_by is not None:
-            amount *= asked.get(each.multiply_by, 1)
-        for output in each.outputs:
+        if transformation.multiply_by is not None:
+            amount *= requested.get(transformation.multiply_by, 1)
+        for output in transformation.outputs:
             generated[output.resource] = generated.get(output.resource, Fraction()) + amount * output.factor
-        if not each.retain:
-            result.pop(each.input, None)
+        if not transformation.retain:
+            result.pop(transformation.input, None)
     for resource, amount in generated.items():
         result[resource] = result.get(resource, Fraction()) + max(Fraction(), amount)
     return {resource: max(Fraction(), amount) for resource, amount in result.items()}

@@ -51,7 +51,8 @@ def _read_assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]
         flavors=read_labels(require_object(item.get("flavors"), f"{path}.flavors"), f"{path}.flavors"),
         resource_usage=amounts(usage),
         count=pods.get(name, 0) if count is None else require_int(count, f"{path}.count"),
-        is_place_open=item.get("delayedTopologyRequest") == "Pending" and not item.get("topologyAssignment"),
+        lacks_topology_assignment=item.get("delayedTopologyRequest") == "Pending"
+        and not item.get("topologyAssignment"),
     )
 
 

@@ -14,7 +14,7 @@ from admitq.core import cycle
 from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.nominate import nominate as nominate_head
 from admitq.core.cycle.nominate import valid_scan
-from admitq.core.cycle.turns import Cycle
+from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.handlers import cycles as cycle_handler
 from admitq.core.model import Instant, ObjectKey

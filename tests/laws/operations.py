@@ -249,9 +249,9 @@ def leave_places_open(player: Player, draw: Draw) -> None:
     for key in player.workloads_with_quota(lambda workload: not workload.evicted):
         workload = player.observed.workloads[key]
         parts = () if workload.admission is None else workload.admission.pod_set_assignments
-        is_open = any(part.is_place_open for part in parts)
+        is_open = any(part.lacks_topology_assignment for part in parts)
         if workload.admission is not None and draw.chance(0.5 if is_open else 0.2):
-            changed = tuple(replace(part, is_place_open=not is_open) for part in parts)
+            changed = tuple(replace(part, lacks_topology_assignment=not is_open) for part in parts)
             player.observe_workload(
                 workload,
                 admitted=is_open,

@@ -36,9 +36,9 @@ from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import nominate
 from admitq.core.cycle.outdated_refusals import refresh_outdated_refusals
 from admitq.core.cycle.process import refusal_of, reserve
-from admitq.core.cycle.requeue import note_needs, put_back, requeue, requeue_undecided
+from admitq.core.cycle.requeue import note_needs, requeue, requeue_undecided, requeue_unprocessed
+from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.cycle.second_pass import is_second_pass_due, try_second_passes
-from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import Instant
 from admitq.core.waiting.pending import PendingEntry
@@ -69,7 +69,7 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
     yield from _nominate_each(cycle, heads, entries)
     yield from _nominate_each(cycle, list(take_blocking_heads(world, entries)), entries)
     entries.sort(key=_cluster_queue_name)
-    for entry in cycle.turns(entries):
+    for entry in cycle.in_order(entries):
         world.deciding = entry.workload.key
         _process(cycle, entry)
         yield
@@ -106,7 +106,7 @@ def _nominate_each(cycle: Cycle, heads: Heads, entries: list[CycleEntry]) -> Ite
 
 def _process(cycle: Cycle, entry: CycleEntry) -> None:
     if cycle.world.is_halted:
-        put_back(cycle.world, entry)
+        requeue_unprocessed(cycle.world, entry)
         return
     refusal = refusal_of(cycle, entry)
     if refusal is None:

@@ -51,14 +51,16 @@ def _participants(world: World, root: Node, heads: Iterable[CycleEntry]) -> list
     overtaken = (entry for entry in world.waiting.heads.overtaken if entry.node.root is root)
     changed = changed.union(*map(_pairs_of, overtaken))
     if world.settings.fair_sharing is not None:
-        return list(blocking) if changed else [name for name, each in blocking.items() if _is_strict(each)]
-    taken: dict[str, None] = {}
-    waiting = dict(blocking)
-    while found := [name for name, each in waiting.items() if _is_strict(each) or _looks_at(each, changed)]:
-        for name in found:
-            taken[name] = None
-            changed |= _pairs_of(waiting.pop(name))
-    return list(taken)
+        return list(blocking) if changed else [name for name, entry in blocking.items() if _is_strict(entry)]
+    participants: dict[str, None] = {}
+    others = dict(blocking)
+    while concerned := [
+        name for name, entry in others.items() if _is_strict(entry) or _looks_at(entry, changed)
+    ]:
+        for name in concerned:
+            participants[name] = None
+            changed |= _pairs_of(others.pop(name))
+    return list(participants)
 
 
 def _is_strict(entry: ClusterQueueEntry) -> bool:

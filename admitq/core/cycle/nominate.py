@@ -14,12 +14,12 @@ from admitq.core.applicable_checks import assigned_flavors, too_many_checks
 from admitq.core.assignments import Assignment, FlavorFit, TriedFlavor
 from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.inadmissibility import inadmissibility
-from admitq.core.cycle.turns import Cycle
+from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.flavors import PreemptionQuestion, assign, find_no_candidates
 from admitq.core.instructions import FitMode
 from admitq.core.model import PodSetAssignment, Workload
-from admitq.core.overlay import Overlay, ask_without, replacing, without_original
+from admitq.core.overlay import Overlay, assign_replacement, evaluate_without, evaluate_without_original
 from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import ExcludedWorkloads, Preemptor, Victim, find_victims, never_preempts
 from admitq.core.refusals import TooManyChecks
@@ -43,7 +43,7 @@ def valid_scan(world: World, scan: ScanProgress, generation: int) -> ScanProgres
     return scan if preserve and world.cycle - scan.cycle <= 1 else None
 
 
-_LookedFor = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource]]
+_SearchedUsage = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource]]
 """A usage, and the contested pairs of it."""
 
 
@@ -61,7 +61,16 @@ class FlavorSearch:
             ClusterQueue never preempts.
     """
 
-    __slots__ = ("_found", "_original", "_overlay", "flavor_options", "queue", "victims", "workload", "world")
+    __slots__ = (
+        "_original",
+        "_overlay",
+        "_victims_by_question",
+        "flavor_options",
+        "queue",
+        "victims",
+        "workload",
+        "world",
+    )
 
     def __init__(
         self, world: World, queue: ClusterQueueEntry, workload: Workload, overlay: Overlay | None
@@ -74,35 +83,36 @@ class FlavorSearch:
         self.victims: tuple[Victim, ...] = ()
         """The workloads to preempt for the last assignment that was found to suffice."""
         self._original = world.original_of(queue.spec.name, workload)
-        self._found: dict[_LookedFor, tuple[Victim, ...]] = {}
+        self._victims_by_question: dict[_SearchedUsage, tuple[Victim, ...]] = {}
 
-    def _find(
+    def _find_victims(
         self, usage: dict[FlavorResource, int], contested: Iterable[FlavorResource]
     ) -> tuple[Victim, ...]:
-        looked_for = (frozenset(usage.items()), frozenset(contested))
-        found = self._found.get(looked_for)
-        if found is None:
+        searched = (frozenset(usage.items()), frozenset(contested))
+        victims = self._victims_by_question.get(searched)
+        if victims is None:
             preemptor = Preemptor(self.queue, self.workload)
             overlay, original = self._overlay, self._original
             assert overlay is not None, "the ClusterQueue preempts"  # noqa: S101 narrows the type
             excluded = overlay.excluded
             if original is not None:
                 excluded = ExcludedWorkloads(excluded, (original.workload.key,))
-            found = find_victims(self.world, preemptor, usage, looked_for[1], excluded, overlay.indexes)
-            self._found[looked_for] = found
-        return found
+            victims = find_victims(self.world, preemptor, usage, searched[1], excluded, overlay.indexes)
+            self._victims_by_question[searched] = victims
+        return victims
 
-    def ask(self, question: PreemptionQuestion) -> FlavorFit:
+    def answer(self, question: PreemptionQuestion) -> FlavorFit:
         """Return how preemption for this (flavor, resource) alone could help."""
         pair, cell, amount = question
-        victims = self._find({pair: amount}, (pair,))
+        victims = self._find_victims({pair: amount}, (pair,))
         level = partial(quota.borrow_level, cell, amount)
         if not victims:
             return FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, level().level)
         holders = [victim.entry for victim in victims]
-        at_home = any(_holds_in(holder, self.queue.spec.name) for holder in holders)
+        is_any_in_own_queue = any(_holds_in(holder, self.queue.spec.name) for holder in holders)
         return FlavorFit(
-            FitMode.PREEMPT if at_home else FitMode.RECLAIM, ask_without(self.world, holders, level).level
+            FitMode.PREEMPT if is_any_in_own_queue else FitMode.RECLAIM,
+            evaluate_without(self.world, holders, level).level,
         )
 
     def assign(
@@ -114,13 +124,13 @@ class FlavorSearch:
     ) -> Assignment:
         """Assign flavors by the present quota."""
         # Not stored on the search: its own method would make a reference cycle.
-        oracle = find_no_candidates if self._overlay is None else self.ask
-        look = partial(
+        oracle = find_no_candidates if self._overlay is None else self.answer
+        assign_flavors = partial(
             assign, demands, self.flavor_options, tried=tried, oracle=oracle, restrict_to=restrict_to
         )
         if self._original is None:
-            return look()
-        assignment = replacing(self.world, self._original, look)
+            return assign_flavors()
+        assignment = assign_replacement(self.world, self._original, assign_flavors)
         self._correct_indexes()
         return assignment
 
@@ -131,11 +141,11 @@ class FlavorSearch:
             return True
         if assignment.mode is FitMode.NO_FIT or self._overlay is None:
             return False
-        find = partial(self._find, dict(assignment.usage), assignment.contested)
+        find_targets = partial(self._find_victims, dict(assignment.usage), assignment.contested)
         if self._original is None:
-            victims = find()
+            victims = find_targets()
         else:
-            victims = without_original(self.world, self._original, find)
+            victims = evaluate_without_original(self.world, self._original, find_targets)
             self._correct_indexes()
         if victims:
             self.victims = victims
@@ -161,7 +171,7 @@ def _holds_in(entry: WorkloadEntry, cluster_queue: str) -> bool:
     return entry.held is not None and entry.held.cluster_queue == cluster_queue
 
 
-def refused_for_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooManyChecks | None:
+def refuse_too_many_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooManyChecks | None:
     """Return the refusal of an assignment if more checks apply to its flavors than a workload can have."""
     spec = queue.spec
     if assignment.mode is FitMode.NO_FIT or not spec.admission_checks:
@@ -199,7 +209,7 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> C
     assignment = search.assign(demands, tried=tried)
     if not search.suffices(assignment):
         assignment = search.with_fewer_pods(demands, tried) or assignment
-    entry.refusal = refused_for_checks(queue, assignment)
+    entry.refusal = refuse_too_many_checks(queue, assignment)
     if entry.refusal is None:
         entry.assignment, entry.victims = assignment, search.victims
         if assignment.mode is FitMode.NO_FIT:

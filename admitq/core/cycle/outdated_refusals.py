@@ -8,11 +8,11 @@ from functools import partial
 
 from admitq.core.assignments import Assignment
 from admitq.core.cycle.inadmissibility import inadmissibility
-from admitq.core.cycle.nominate import refused_for_checks
+from admitq.core.cycle.nominate import refuse_too_many_checks
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.flavors import assign
 from admitq.core.instructions import FitMode
-from admitq.core.overlay import replacing
+from admitq.core.overlay import assign_replacement
 from admitq.core.refusals import NoFlavorFits, NoPreemptionTargets, TooManyChecks
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.wait_states import PARKED, REFUSAL_REFRESHED
@@ -34,24 +34,24 @@ def refresh_outdated_refusals(world: World, limit: int | None = None) -> None:
 
 
 def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
-    first = entry.queue.lanes.first_of(lane)
-    if first is None or lane.indexed_at is None:
+    head = entry.queue.lanes.first_of(lane)
+    if head is None or lane.indexed_at is None:
         return
-    pending = entry.queue.members[first.key]
-    world.deciding = first.key
-    refused = inadmissibility(world, entry, pending.workload)
-    if isinstance(refused, TooManyChecks):
+    pending = entry.queue.members[head.key]
+    world.deciding = head.key
+    inadmissible = inadmissibility(world, entry, pending.workload)
+    if isinstance(inadmissible, TooManyChecks):
         return  # No quota helps.
-    if refused is not None:
+    if inadmissible is not None:
         # It is to be held back instead of waiting in a lane.
         world.waiting.cluster_queue_changed(entry)
         return
-    look = partial(assign, lane.key.demands, entry.flavor_options)
+    assign_flavors = partial(assign, lane.key.demands, entry.flavor_options)
     original = world.original_of(entry.spec.name, pending.workload)
-    assignment = look() if original is None else replacing(world, original, look)
+    assignment = assign_flavors() if original is None else assign_replacement(world, original, assign_flavors)
     if assignment.mode is FitMode.FIT:
         return  # A cycle will take the head of the lane.
-    refusal = refused_for_checks(entry, assignment) or _shortfall(assignment)
+    refusal = refuse_too_many_checks(entry, assignment) or _shortfall(assignment)
     state = lane.state
     if isinstance(state, PARKED):
         refreshed = replace(state, refusal=refusal, refused_at=pending.workload.queued_at)

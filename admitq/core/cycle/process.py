@@ -13,7 +13,7 @@ from admitq.core.charging import charge
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.nominate import FlavorSearch
-from admitq.core.cycle.turns import Cycle
+from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.entries import Assumption
 from admitq.core.instructions import FitMode, Preempt, Recomputation, ReserveQuota, TargetsRecomputed
 from admitq.core.model import (
@@ -36,20 +36,20 @@ from admitq.core.waiting.pending import PreemptionCounts
 from admitq.core.world import World
 
 
-def _is_refused(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+def _refuse_as_nominated(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Return the refusal that nominating found: the head is inadmissible, or no flavor suffices."""
     return entry.refusal
 
 
-def _lost_its_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+def _refuse_without_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Refuse a replacement if its original released its quota in this cycle: it must request all of it."""
     if entry.original is None:
         return None
-    is_there = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
-    return None if is_there else QuotaTakenInCycle()
+    is_unchanged = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
+    return None if is_unchanged else QuotaTakenInCycle()
 
 
-def _avoids_targets_of_others(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+def _assign_again_if_targets_overlap(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Assign flavors again to an entry after another head preempted its targets.
 
     It may fit once these have left, or find other targets.
@@ -64,34 +64,34 @@ def _avoids_targets_of_others(cycle: Cycle, entry: CycleEntry) -> Refusal | None
     ):
         return None
     search = FlavorSearch(cycle.world, entry.queue, entry.workload, overlay)
-    found = overlay.without_victims(
-        entry.node, (), partial(_assign_once_more, search, entry, entry.assignment)
+    assignment = overlay.without_victims(
+        entry.node, (), partial(_assign_again, search, entry, entry.assignment)
     )
-    if found is None:
+    if assignment is None:
         result = Recomputation.SKIPPED
-    elif found.mode is FitMode.FIT:
+    elif assignment.mode is FitMode.FIT:
         result = Recomputation.DEFERRED_FIT
-        entry.assignment, entry.victims, entry.fits_after_others = found, (), True
+        entry.assignment, entry.victims, entry.fits_after_others = assignment, (), True
     else:
         result = Recomputation.NEW_TARGETS
-        entry.assignment, entry.victims = found, search.victims
+        entry.assignment, entry.victims = assignment, search.victims
     cycle.world.outbox.recomputations.append(TargetsRecomputed(entry.queue.spec.name, result))
     return None
 
 
-def _assign_once_more(search: FlavorSearch, entry: CycleEntry, nominated: Assignment) -> Assignment | None:
+def _assign_again(search: FlavorSearch, entry: CycleEntry, nominated: Assignment) -> Assignment | None:
     """Return a new assignment of the flavors that were nominated; None if it does not suffice."""
     lane = entry.pending.lane
     demands = () if lane is None else lane.key.demands
     counts = {part.name: part.count for part in nominated.pod_sets}
-    found = search.assign(
+    assignment = search.assign(
         tuple(demand.for_pods(counts[demand.pod_set.name]) for demand in demands),
         restrict_to=nominated.pod_sets,
     )
-    return found if search.suffices(found) else None
+    return assignment if search.suffices(assignment) else None
 
 
-def _finds_no_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+def _refuse_without_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Refuse an entry without targets. Its capacity is reserved in this cycle, unless it can be reclaimed."""
     assignment = entry.assignment
     if assignment is None or entry.fits_after_others or entry.victims or assignment.mode is FitMode.FIT:
@@ -113,18 +113,18 @@ def _within_reach(entry: CycleEntry, assignment: Assignment) -> Iterator[tuple[F
             yield pair, max(0, min(amount, cell.nominal + cell.borrowing_limit - cell.usage))
 
 
-def _may_not_preempt(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+def _refuse_while_gated(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     return PreemptionGated() if entry.victims and entry.workload.has_closed_preemption_gate else None
 
 
-def _fits_after_others(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+def _refuse_until_others_have_left(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     if not entry.fits_after_others:
         return None
     cycle.reserve_capacity(entry, entry.usage)
     return OverlappingTargets(will_fit=True)
 
 
-def _overlaps(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+def _refuse_overlapping_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     overlaps = cycle.overlay(entry).are_victims(entry.victims)
     return OverlappingTargets(will_fit=False) if overlaps else None
 
@@ -137,7 +137,7 @@ def _fits(entry: CycleEntry) -> bool:
     return True
 
 
-def _no_longer_fits(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+def _refuse_if_no_longer_fitting(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Refuse an entry that does not fit once all targets of the cycle have left.
 
     An entry that reserves at once must also fit while they are there.
@@ -157,7 +157,7 @@ def _fits_without(cycle: Cycle, entry: CycleEntry) -> bool:
     return cycle.overlay(entry).without_victims(entry.node, entry.victims, partial(_fits, entry))
 
 
-def _preempts(cycle: Cycle, entry: CycleEntry) -> Refusal:
+def _preempt_targets(cycle: Cycle, entry: CycleEntry) -> Refusal:
     """Preempt the targets that are not leaving yet, and reserve the capacity of the entry."""
     assignment = entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
@@ -180,7 +180,7 @@ def _path(node: Node) -> tuple[str, ...]:
 
 def _preemption(world: World, entry: CycleEntry, victim: Victim) -> Preempt:
     workload, held = victim.entry.workload, victim.entry.held
-    of = None if held is None else world.cluster_queues.get(held.cluster_queue)
+    victim_queue = None if held is None else world.cluster_queues.get(held.cluster_queue)
     return Preempt(
         workload.key,
         workload.uid,
@@ -188,32 +188,36 @@ def _preemption(world: World, entry: CycleEntry, victim: Victim) -> Preempt:
         entry.workload.key,
         entry.workload.uid,
         _path(entry.node),
-        () if of is None else _path(of.node),
+        () if victim_queue is None else _path(victim_queue.node),
     )
 
 
-def _waits_for_pods(cycle: Cycle, _entry: CycleEntry) -> Refusal | None:
+def _refuse_until_pods_are_ready(cycle: Cycle, _entry: CycleEntry) -> Refusal | None:
     """Refuse an entry while pods are not ready, if the configuration blocks admission then."""
     return PodsNotReady() if cycle.world.pods.halt_if_unready() else None
 
 
 STEPS: Final[tuple[Callable[[Cycle, CycleEntry], Refusal | None], ...]] = (
-    _is_refused,
-    _lost_its_original,
-    _avoids_targets_of_others,
-    _finds_no_targets,
-    _may_not_preempt,
-    _fits_after_others,
-    _overlaps,
-    _no_longer_fits,
-    _preempts,
+    _refuse_as_nominated,
+    _refuse_without_original,
+    _assign_again_if_targets_overlap,
+    _refuse_without_targets,
+    _refuse_while_gated,
+    _refuse_until_others_have_left,
+    _refuse_overlapping_targets,
+    _refuse_if_no_longer_fitting,
+    _preempt_targets,
 )
 """The steps for an entry that was not found to fit (semantics, Cycle, Processing one entry).
 
 The first refusal counts; an entry that gets to the last step preempts."""
 
 
-STEPS_IF_FITTING: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
+STEPS_IF_FITTING: Final = (
+    _refuse_without_original,
+    _refuse_if_no_longer_fitting,
+    _refuse_until_pods_are_ready,
+)
 """The steps for an entry that was found to fit without preempting. Without refusal it reserves."""
 
 
@@ -228,7 +232,7 @@ def refusal_of(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     return None
 
 
-def needs_no_check(spec: ClusterQueue, workload: Workload, admission: Admission) -> bool:
+def are_checks_ready(spec: ClusterQueue, workload: Workload, admission: Admission) -> bool:
     """Whether every admission check that applies with the assigned flavors is listed and ready."""
     if not spec.admission_checks:
         return True
@@ -242,19 +246,19 @@ def reserve(cycle: Cycle, entry: CycleEntry) -> None:
     """Count the reservation as if it were written, and add the instruction to write it."""
     world, workload, assignment = cycle.world, entry.workload, entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
-    record = world.workloads[workload.key]
+    workload_entry = world.workloads[workload.key]
     admission = Admission(entry.queue.spec.name, assignment.pod_sets)
-    admit = needs_no_check(entry.queue.spec, workload, admission)
-    world.dequeue(record)
-    record.assumed = Assumption.decided(admission, cycle.now, admit=admit)
+    admit = are_checks_ready(entry.queue.spec, workload, admission)
+    world.dequeue(workload_entry)
+    workload_entry.assumed = Assumption.decided(admission, cycle.now, admit=admit)
     cycle.reserved[workload.key] = None
     overlay = cycle.overlays.get(entry.root)
     if overlay is None:
-        world.settle_reservation(record)
+        world.settle_reservation(workload_entry)
     else:
-        overlay.settle_reservation(record, entry.node, entry.usage)
-    charge(world, record, entry.usage)
-    world.list_pending(record, None)
+        overlay.settle_reservation(workload_entry, entry.node, entry.usage)
+    charge(world, workload_entry, entry.usage)
+    world.list_pending(workload_entry, None)
     world.outbox.reports.pop(workload.key, None)
     world.outbox.reservations.append(
         ReserveQuota(

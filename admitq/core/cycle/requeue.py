@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from admitq.core.cycle.entry import CycleEntry
-from admitq.core.cycle.turns import Cycle
+from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.model import QueueingStrategy
 from admitq.core.partial_admission import may_shrink
 from admitq.core.preemption import never_preempts
@@ -108,14 +108,14 @@ def requeue(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
         queue.requeue(pending)
     elif entry.tree_changed:
         queue.requeue(pending)
-        _give_reserved_capacity_up(cycle, entry)
+        _give_up_reserved_capacity(cycle, entry)
     elif entry.lost_before:
         cycle.out_of_flavors.append((entry, refusal))
     else:
         _park(cycle, entry, refusal)
 
 
-def _is_for_its_flavors_alone(refusal: Refusal) -> bool:
+def _concerns_assigned_flavors_alone(refusal: Refusal) -> bool:
     """Whether quota suffices for the refused workload, so that others of its queue may be admitted."""
     return isinstance(refusal, TooManyChecks) and bool(refusal.flavors)
 
@@ -128,7 +128,7 @@ def _park(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
     """
     pending, queue = entry.pending, entry.queue
     if queue.queue.positions.strategy is QueueingStrategy.STRICT_FIFO:
-        if not _is_for_its_flavors_alone(refusal):
+        if not _concerns_assigned_flavors_alone(refusal):
             cycle.parked.append(entry)
             cycle.blocking.append((entry, FirstOfStrictQueue(pending.position)))
             return
@@ -139,10 +139,10 @@ def _park(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
         state = kind(refusal, pending.workload.queued_at, causes=_causes(entry))
         queue.queue.requeue_waiting(pending, state)
         cycle.world.waiting.concerned.add(queue, state.causes)
-    _give_reserved_capacity_up(cycle, entry)
+    _give_up_reserved_capacity(cycle, entry)
 
 
-def _give_reserved_capacity_up(cycle: Cycle, entry: CycleEntry) -> None:
+def _give_up_reserved_capacity(cycle: Cycle, entry: CycleEntry) -> None:
     """Count progress if capacity was reserved for a head that is refused by all flavors.
 
     A head that lost over a flavor wakes no lane that waits for progress: two such lanes could wake each other
@@ -169,9 +169,9 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
     for entry in cycle.lost:
         world.deciding = entry.workload.key
         # A standing head goes on with other flavors when it is the next head: two could wake each other so.
-        goes_on = entry.pending.scan is not None and entry.blocking_state_before_cycle is None
-        again = goes_on or entry.progress_at_start != entry.root.progress
-        _requeue_or_block(world, entry, LostInCycle(entry.pending.position), again=again)
+        continues_scan = entry.pending.scan is not None and entry.blocking_state_before_cycle is None
+        is_ready = continues_scan or entry.progress_at_start != entry.root.progress
+        _requeue_or_block(world, entry, LostInCycle(entry.pending.position), is_ready=is_ready)
         yield
     for entry, state in cycle.blocking:
         world.deciding = entry.workload.key
@@ -179,13 +179,13 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
         # went on to another flavor may fit the first, which is withheld no longer.
         changed = entry.tree_changed or entry.generation != entry.root.generation
         withheld_no_longer = entry.lost_before and entry.progress_at_start != entry.root.progress
-        _requeue_or_block(world, entry, state, again=changed or withheld_no_longer)
+        _requeue_or_block(world, entry, state, is_ready=changed or withheld_no_longer)
         yield
     world.deciding = None
 
 
-def _requeue_or_block(world: World, entry: CycleEntry, state: Blocking, *, again: bool) -> None:
-    if again:
+def _requeue_or_block(world: World, entry: CycleEntry, state: Blocking, *, is_ready: bool) -> None:
+    if is_ready:
         entry.queue.queue.requeue(entry.pending)
     else:
         world.waiting.requeue_blocking(entry.queue, entry.pending, replace(state, causes=_causes(entry)))
@@ -205,7 +205,7 @@ def note_needs(world: World, entry: CycleEntry) -> None:
         entry.queue.queue.lanes.change_state(lane, NEEDS_KNOWN, replace(lane.state, needs=needs))
 
 
-def put_back(world: World, entry: CycleEntry) -> None:
+def requeue_unprocessed(world: World, entry: CycleEntry) -> None:
     """Requeue a head without a turn. Its wait state stays, unless quota was taken or returned."""
     if entry.blocking_state_before_cycle is not None and entry.generation == entry.root.generation:
         world.waiting.requeue_blocking(entry.queue, entry.pending, entry.blocking_state_before_cycle)

@@ -32,14 +32,16 @@ def is_second_pass_due(world: World, now: Instant) -> bool:
 
 def try_second_passes(world: World, now: Instant) -> Iterator[None]:
     """Evaluate the workloads with a due second pass; yields after each."""
-    for turn in world.second_passes.take_due(now):
-        world.deciding = turn.key
-        entry = world.workloads[turn.key]
+    for second_pass in world.second_passes.take_due(now):
+        world.deciding = second_pass.key
+        entry = world.workloads[second_pass.key]
         admission = entry.workload.admission
         assert admission is not None  # noqa: S101 narrows the type
         refusal = _refusal(world, entry, admission)
-        world.outbox.second_pass_reports.append(ReportSecondPass(turn.key, entry.workload.uid, refusal))
-        world.second_passes.put_off(turn, now)
+        world.outbox.second_pass_reports.append(
+            ReportSecondPass(second_pass.key, entry.workload.uid, refusal)
+        )
+        world.second_passes.reschedule(second_pass, now)
         yield
     world.deciding = None
 
@@ -48,18 +50,20 @@ def _refusal(world: World, entry: WorkloadEntry, admission: Admission) -> Refusa
     queue = world.cluster_queues.get(admission.cluster_queue)
     if queue is None:
         return ClusterQueueNotFound(admission.cluster_queue)
-    return inadmissibility(world, queue, entry.workload) or _nowhere(world, admission)
+    return inadmissibility(world, queue, entry.workload) or _refuse_topology(world, admission)
 
 
-def _nowhere(world: World, admission: Admission) -> NoFlavorFits:
+def _refuse_topology(world: World, admission: Admission) -> NoFlavorFits:
     """Return why the first podset that needs a topology assignment gets none, by flavor."""
-    part = next(part for part in admission.pod_set_assignments if part.is_place_open)
-    flavors = sorted({flavor for _, flavor in part.flavors})
-    refusals = tuple(_without_places(name, world.catalog.flavors.get(name)) for name in flavors)
-    return NoFlavorFits((PodSetRefusals(part.name, refusals),), NoFitReason.NO_MATCHING_FLAVOR)
+    assignment = next(
+        assignment for assignment in admission.pod_set_assignments if assignment.lacks_topology_assignment
+    )
+    flavors = sorted({flavor for _, flavor in assignment.flavors})
+    refusals = tuple(_topology_refusal(name, world.catalog.flavors.get(name)) for name in flavors)
+    return NoFlavorFits((PodSetRefusals(assignment.name, refusals),), NoFitReason.NO_MATCHING_FLAVOR)
 
 
-def _without_places(name: str, flavor: ResourceFlavor | None) -> FlavorRefusal:
+def _topology_refusal(name: str, flavor: ResourceFlavor | None) -> FlavorRefusal:
     if flavor is None:
         return FlavorNotFound(name)
     return TopologyUnsupported(name) if flavor.topology_name is None else TopologyMissing(name)

@@ -42,7 +42,7 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
             # Preemptors prefer it as a target from now on.
             _retry_blocking_preemptors(world, entry)
         world.settle(entry, now)
-    charging.follow(world, entry, former, now)
+    charging.update_charge(world, entry, former, now)
 
 
 def _observe(world: World, entry: WorkloadEntry, workload: Workload) -> None:

@@ -21,7 +21,7 @@ def waits_for_second_pass(workload: Workload) -> bool:
         bool(checks)
         and {state for _, state in checks} == {"Ready"}
         and not workload.admitted
-        and any(part.is_place_open for part in admission.pod_set_assignments)
+        and any(part.lacks_topology_assignment for part in admission.pod_set_assignments)
     )
 
 

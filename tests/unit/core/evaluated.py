@@ -4,7 +4,7 @@ import pytest
 
 from admitq.core import cycle
 from admitq.core.cycle.entry import CycleEntry
-from admitq.core.cycle.turns import Cycle
+from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.waiting.pending import PendingEntry
 

@@ -186,7 +186,7 @@ def test_local_queue_without_account_has_no_past_use() -> None:
     accounts.settle(OTHER, "u", {}, 0)
     accounts.sample(OTHER, {"cpu": 1}, 0)
     accounts.close(OTHER)
-    assert (accounts.usage(OTHER), accounts.consumed(OTHER), accounts.age(OTHER)) == (NEVER_USED, None, 0)
+    assert (accounts.usage(OTHER), accounts.consumed(OTHER), accounts.version(OTHER)) == (NEVER_USED, None, 0)
 
 
 # --- the order ------------------------------------------------------------------------------------------
@@ -218,12 +218,12 @@ def test_infinite_past_use_sorts_after_every_amount() -> None:
 
 def test_past_use_follows_changed_weight_at_once_and_age_counts_changes() -> None:
     accounts = usage_accounts(HALVED_IN_TEN, queue(consumed=ConsumedResources((("cpu", 4000),), 0)))
-    assert (past_use(accounts), accounts.age(MAIN)) == (4, 0)
+    assert (past_use(accounts), accounts.version(MAIN)) == (4, 0)
     accounts.open(queue(weight=Fraction(2)), 0)
-    assert (past_use(accounts), accounts.age(MAIN)) == (2, 1)
+    assert (past_use(accounts), accounts.version(MAIN)) == (2, 1)
     accounts.open(queue(weight=Fraction(2)), 0)
     accounts.sample(MAIN, {}, 0)
-    assert accounts.age(MAIN) == 2
+    assert accounts.version(MAIN) == 2
 
 
 def test_restored_usage_accounts_equal_dumped_accounts() -> None:

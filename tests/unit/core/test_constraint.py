@@ -7,7 +7,7 @@ import pytest
 
 from admitq.core.cycle import process
 from admitq.core.cycle.entry import CycleEntry
-from admitq.core.cycle.turns import Cycle
+from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.flavors import assign
 from admitq.core.model import (
     ClusterQueuePreemption,

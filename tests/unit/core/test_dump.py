@@ -72,7 +72,9 @@ def dump_with_all_references() -> dict[str, Any]:
     play.cycles()
     play.submit("large", "s", 2)
     play.cycles()
-    is_open = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 1),), 1, is_place_open=True)
+    is_open = PodSetAssignment(
+        "main", (("cpu", "default"),), (("cpu", 1),), 1, lacks_topology_assignment=True
+    )
     play.submit(
         "open",
         "q",

@@ -661,7 +661,7 @@ def test_number_of_remembered_requests_is_limited() -> None:
     queue = Queue({"f1": 2})
     for cpu in range(1100):
         queue.assign(pods(cpu))
-    assert len(queue.flavor_options.remembered) < 1100
+    assert len(queue.flavor_options.cached) < 1100
 
 
 def test_number_of_remembered_refusals_is_limited() -> None:
@@ -670,5 +670,5 @@ def test_number_of_remembered_refusals_is_limited() -> None:
     for _ in range(100):
         queue.use({"f1": 1})
         assert queue.assign(pods(200)).refusal is not None
-    (remembered,) = queue.flavor_options.remembered.values()
+    (remembered,) = queue.flavor_options.cached.values()
     assert 0 < len(remembered.refused) <= 64

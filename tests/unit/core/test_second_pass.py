@@ -9,7 +9,7 @@ from admitq.core.second_pass import SecondPass, SecondPasses, needs_second_pass
 
 ONE, TWO = ObjectKey("default", "one"), ObjectKey("default", "two")
 PLACED = PodSetAssignment("placed", (("cpu", "f"),), (("cpu", 1000),), 1)
-OPEN = PodSetAssignment("open", (("cpu", "f"),), (("cpu", 1000),), 1, is_place_open=True)
+OPEN = PodSetAssignment("open", (("cpu", "f"),), (("cpu", 1000),), 1, lacks_topology_assignment=True)
 
 
 def _workload(**of: Any) -> Workload:
@@ -49,14 +49,14 @@ def test_workload_that_lacks_only_places_needs_a_second_pass(of: dict[str, Any],
 
 def test_no_second_pass_is_due_at_first() -> None:
     passes = SecondPasses()
-    assert (passes.next_at(), passes.turns, passes.take_due(9**20)) == (None, (), [])
+    assert (passes.next_at(), passes.scheduled, passes.take_due(9**20)) == (None, (), [])
 
 
 def test_first_second_pass_is_due_after_1_second_and_is_not_postponed() -> None:
     passes = SecondPasses()
     passes.settle(ONE, 5, needed=True)
     passes.settle(ONE, 9, needed=True)
-    assert passes.turns == (SecondPass(5 + SECOND, ONE, SECOND),)
+    assert passes.scheduled == (SecondPass(5 + SECOND, ONE, SECOND),)
     assert passes.take_due(4 + SECOND) == []
     assert passes.take_due(5 + SECOND) == [SecondPass(5 + SECOND, ONE, SECOND)]
 
@@ -78,7 +78,7 @@ def test_second_pass_delay_doubles_after_each_failure_up_to_30_seconds() -> None
         waited.append((at - now) // SECOND)
         now = at
         (second_pass,) = passes.take_due(now)
-        passes.put_off(second_pass, now)
+        passes.reschedule(second_pass, now)
     assert waited == [1, 2, 4, 8, 16, 30, 30]
 
 
@@ -94,16 +94,16 @@ def test_workload_without_need_has_no_second_pass_and_restarts_its_delay() -> No
     passes = SecondPasses()
     passes.settle(ONE, 0, needed=True)
     (second_pass,) = passes.take_due(SECOND)
-    passes.put_off(second_pass, SECOND)
+    passes.reschedule(second_pass, SECOND)
     passes.settle(ONE, SECOND, needed=False)
     assert passes.next_at() is None
     passes.settle(ONE, 7, needed=True)
-    assert passes.turns == (SecondPass(7 + SECOND, ONE, SECOND),)
+    assert passes.scheduled == (SecondPass(7 + SECOND, ONE, SECOND),)
 
 
 def test_restore_replaces_all_second_passes() -> None:
     passes = SecondPasses()
     passes.settle(TWO, 0, needed=True)
     passes.restore((SecondPass(3, ONE, 16 * SECOND),))
-    assert passes.turns == (SecondPass(3, ONE, 16 * SECOND),)
+    assert passes.scheduled == (SecondPass(3, ONE, 16 * SECOND),)
     assert passes.next_at() == 3

@@ -39,7 +39,7 @@ def test_assignment_with_delayed_request_and_without_topology_has_open_place(
     admission = read_admission(
         {"clusterQueue": "main", "podSetAssignments": [{"name": "workers", **assignment}]}
     )
-    assert [part.is_place_open for part in admission.pod_set_assignments] == [is_open]
+    assert [part.lacks_topology_assignment for part in admission.pod_set_assignments] == [is_open]
 
 
 def test_e_assignment_without_count_is_read_with_count_of_its_podset() -> None:

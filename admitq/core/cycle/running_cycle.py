@@ -20,7 +20,7 @@ from admitq.core.waiting.wait_states import Blocking
 from admitq.core.world import World
 
 
-def _behind(entries: Sequence[CycleEntry]) -> dict[CycleEntry, list[CycleEntry]]:
+def _find_entries_behind(entries: Sequence[CycleEntry]) -> dict[CycleEntry, list[CycleEntry]]:
     """Return the entries that were preempted for each preemptor: their turns come after its turn.
 
     This holds while the preemptor may get something, in this cycle or with other flavors in a later one. No
@@ -34,15 +34,17 @@ def _behind(entries: Sequence[CycleEntry]) -> dict[CycleEntry, list[CycleEntry]]
     ]
     if not preemptors:
         return {}
-    by_uid = {entry.uid: (number, entry) for number, entry in enumerate(entries)}
+    by_uid = {entry.uid: (index, entry) for index, entry in enumerate(entries)}
     behind: dict[CycleEntry, list[CycleEntry]] = {}
     for entry in preemptors:
-        found = sorted(by_uid[uid] for uid in entry.pending.preempted_uids if uid in by_uid)
-        behind[entry] = [each for _, each in found if each.root is entry.root]
+        entries_behind = sorted(by_uid[uid] for uid in entry.pending.preempted_uids if uid in by_uid)
+        behind[entry] = [
+            entry_behind for _, entry_behind in entries_behind if entry_behind.root is entry.root
+        ]
     return behind
 
 
-def _order(entry: CycleEntry, gates: Gates) -> CycleOrder:
+def _sort_key_of(entry: CycleEntry, gates: Gates) -> CycleOrder:
     level = 0 if entry.assignment is None else entry.assignment.borrow_level
     return cycle_order(entry.pending.workload, level, gates, preemptor=entry.is_preemptor)
 
@@ -52,21 +54,21 @@ class _EntriesInOrder:
 
     def __init__(self, entries: Iterable[CycleEntry], gates: Gates) -> None:
         self._gates = gates
-        self._entries = [(_order(entry, gates), entry) for entry in entries]
-        self._entries.sort(key=_FIRST, reverse=True)
+        self._entries = [(_sort_key_of(entry, gates), entry) for entry in entries]
+        self._entries.sort(key=_SORT_KEY, reverse=True)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def enter(self, entry: CycleEntry) -> None:
-        self._entries.append((_order(entry, self._gates), entry))
-        self._entries.sort(key=_FIRST, reverse=True)
+    def add(self, entry: CycleEntry) -> None:
+        self._entries.append((_sort_key_of(entry, self._gates), entry))
+        self._entries.sort(key=_SORT_KEY, reverse=True)
 
     def pop(self) -> CycleEntry:
         return self._entries.pop()[1]
 
 
-_FIRST: Final = itemgetter(0)
+_SORT_KEY: Final = itemgetter(0)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,12 +99,12 @@ class Cycle:
 
     def overlay(self, entry: CycleEntry) -> Overlay:
         """Return the overlay of the tree of an entry."""
-        found = self.overlays.get(entry.root)
-        if found is None:
-            found = self.overlays[entry.root] = Overlay(self.world, entry.root, self.reserved)
-        return found
+        overlay = self.overlays.get(entry.root)
+        if overlay is None:
+            overlay = self.overlays[entry.root] = Overlay(self.world, entry.root, self.reserved)
+        return overlay
 
-    def turns(self, entries: list[CycleEntry]) -> Iterator[CycleEntry]:
+    def in_order(self, entries: list[CycleEntry]) -> Iterator[CycleEntry]:
         """Yield the entries in the order in which they are processed."""
         gates = self.world.settings.gates
         if len(entries) == 1:
@@ -113,26 +115,32 @@ class Cycle:
             # they would come before a head of the same cohort that borrows.
             yield from [entry for entry in entries if entry.assignment is None]
             entries = [entry for entry in entries if entry.assignment is not None]
-        behind = _behind(entries)
-        ahead = Counter(each for some in behind.values() for each in some)
-        first = [entry for entry in entries if entry not in ahead] if ahead else entries
+        behind = _find_entries_behind(entries)
+        preemptors_ahead = Counter(
+            entry_behind for behind_one in behind.values() for entry_behind in behind_one
+        )
+        entries_first = (
+            [entry for entry in entries if entry not in preemptors_ahead] if preemptors_ahead else entries
+        )
         if self.world.settings.fair_sharing is None:
-            order = _EntriesInOrder(first, gates)
+            remaining = _EntriesInOrder(entries_first, gates)
         else:
-            order = self.tournament = Tournament(first, gates)
-        while len(order):
-            entry = order.pop()
+            remaining = self.tournament = Tournament(entries_first, gates)
+        while len(remaining):
+            entry = remaining.pop()
             yield entry
             if not behind:
                 continue
-            those_behind = behind.get(entry, ())
+            entries_behind = behind.get(entry, ())
             if entry.refusal is not None:
                 # It tries other flavors next. The entries behind it would take the quota back that they left.
-                for each in those_behind:
-                    each.refusal = each.refusal or QuotaTakenInCycle()
-            ahead.subtract(those_behind)
-            for each in [each for each in those_behind if not ahead[each]]:
-                order.enter(each)
+                for entry_behind in entries_behind:
+                    entry_behind.refusal = entry_behind.refusal or QuotaTakenInCycle()
+            preemptors_ahead.subtract(entries_behind)
+            for entry_behind in [
+                entry_behind for entry_behind in entries_behind if not preemptors_ahead[entry_behind]
+            ]:
+                remaining.add(entry_behind)
 
     def count_progress(self, entry: CycleEntry) -> None:
         """Record that an entry made progress: it reserved, preempted, or gave up reserved capacity."""
