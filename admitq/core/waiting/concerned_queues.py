@@ -1,4 +1,4 @@
-"""Which ClusterQueues a change of a namespace, or of what a constraint looks at, may concern."""
+"""The ClusterQueues that a change of a cause may concern, such as the labels of a namespace."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,12 +7,12 @@ from admitq.core.waiting.transitions import Cause
 
 
 def namespace_cause(namespace: str) -> Cause:
-    """Return the labels of a namespace, which a ClusterQueue selects or not."""
+    """Return the cause that stands for the labels of a namespace."""
     return Cause("namespace", (namespace,))
 
 
 class ConcernedQueues:
-    """ClusterQueues by the causes that concern a workload of theirs; a superset.
+    """By cause, the ClusterQueues with workloads that it concerns, and possibly others.
 
     Args:
         cluster_queues: all ClusterQueues by name.
@@ -23,11 +23,11 @@ class ConcernedQueues:
         self._names: dict[Cause, set[str]] = {}
 
     def add(self, entry: ClusterQueueEntry, causes: Iterable[Cause]) -> None:
-        """Note that these causes concern a workload of a ClusterQueue."""
+        """Record that these causes concern a workload of a ClusterQueue."""
         for cause in causes:
             self._names.setdefault(cause, set()).add(entry.spec.name)
 
     def take(self, cause: Cause) -> list[ClusterQueueEntry]:
-        """Take the ClusterQueues that a change of a cause may concern, by name."""
+        """Remove and return the ClusterQueues that a change of a cause may concern, sorted by name."""
         names = sorted(self._names.pop(cause, ()))
         return [self._cluster_queues[name] for name in names if name in self._cluster_queues]

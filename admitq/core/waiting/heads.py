@@ -1,4 +1,4 @@
-"""Which ClusterQueues may have a head, and the heads of the next cycle."""
+"""The ClusterQueues that may have a head, and the heads of the next cycle."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from admitq.core.waiting.wait_states import HEAD_OVERTAKEN, TREE_CYCLE_BEGUN
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """ClusterQueues with heads that take no part in cycles.
+    """ClusterQueues that are excluded from cycles.
 
     Attributes:
-        cluster_queues: by name.
-        cohorts: of the whole trees of these cohorts.
-        trees_of: of the whole trees of these ClusterQueues.
+        cluster_queues: names of excluded ClusterQueues.
+        cohorts: names of cohorts; all ClusterQueues of their cohort trees are excluded.
+        trees_of: names of ClusterQueues; all ClusterQueues of their cohort trees are excluded.
     """
 
     cluster_queues: frozenset[str] = frozenset()
@@ -25,11 +25,11 @@ class Pause:
 
     @property
     def has_trees(self) -> bool:
-        """Whether whole trees are paused."""
+        """Whether whole cohort trees are excluded."""
         return bool(self.cohorts or self.trees_of)
 
     def covers(self, entry: ClusterQueueEntry) -> bool:
-        """Whether the heads of a ClusterQueue take no part in cycles."""
+        """Whether a ClusterQueue is excluded from cycles."""
         if entry.spec.name in self.cluster_queues:
             return True
         if not self.has_trees:
@@ -45,28 +45,28 @@ class Heads:
     """The ClusterQueues that may have a head for the next cycle."""
 
     def __init__(self, cluster_queues: dict[str, ClusterQueueEntry], touched: set[str]) -> None:
-        """No ClusterQueues.
+        """Begin without ClusterQueues.
 
         Args:
             cluster_queues: all ClusterQueues by name.
-            touched: ClusterQueues with statuses that may differ; names are added.
+            touched: receives the names of ClusterQueues with a status that may have changed.
         """
         self.queues: set[str] = set()
-        """ClusterQueues that may have a head; a superset."""
+        """ClusterQueues that may have a head: all that have one, and possibly others."""
         self.paused = Pause()
         self.overtaken: list[ClusterQueueEntry] = []
-        """ClusterQueues of the cycle in which another workload came before a standing head."""
+        """ClusterQueues of the running cycle with a workload that overtook the blocking head."""
         self._cluster_queues = cluster_queues
         self._touched = touched
         self._with_empty_lanes: set[str] = set()
 
     def touch(self, entry: ClusterQueueEntry) -> None:
-        """Note that a ClusterQueue may have a head, and that its status may differ."""
+        """Record that a ClusterQueue may have a head, and that its status may have changed."""
         self._touched.add(entry.spec.name)
         self.queues.add(entry.spec.name)
 
     def has_any(self) -> bool:
-        """Whether a cycle would evaluate a workload; forgets candidates that have no head."""
+        """Whether a cycle would evaluate a workload. Forget ClusterQueues without head on the way."""
         for name in self.queues - self.paused.cluster_queues:
             entry = self._cluster_queues.get(name)
             if entry is not None and entry.is_active and entry.queue.head() is not None:
@@ -80,8 +80,8 @@ class Heads:
         """Take the head of each active ClusterQueue into a cycle.
 
         Args:
-            on_overtaken: called with the root of a tree in which another workload comes before a standing
-                head, which so may reserve less capacity, or none.
+            on_overtaken: called with the root of a tree in which a workload overtakes a blocking head. The
+                blocking head may then reserve less capacity, or none.
         """
         self.overtaken.clear()
         heads: dict[str, tuple[ClusterQueueEntry, PendingEntry]] = {}
@@ -102,10 +102,10 @@ class Heads:
         return self._record_taken(heads)
 
     def take_blocking(self, names: Iterable[str]) -> list[tuple[ClusterQueueEntry, PendingEntry]]:
-        """Take standing heads into a cycle that heads of their trees asked for.
+        """Take the blocking heads of ClusterQueues into the running cycle.
 
         Args:
-            names: their ClusterQueues.
+            names: the ClusterQueues. Each has a blocking head.
         """
         heads: dict[str, tuple[ClusterQueueEntry, PendingEntry]] = {}
         for name in names:
@@ -116,7 +116,7 @@ class Heads:
             entry.queue.registration.set_blocking(blocks=False)
             entry.queue.end_blocking(TREE_CYCLE_BEGUN)
             pending = entry.queue.pop()
-            assert pending is not None, "a standing head is the head"  # noqa: S101 narrows the type
+            assert pending is not None, "a blocking head is the head"  # noqa: S101 narrows the type
             heads[name] = (entry, pending)
         return self._record_taken(heads)
 
@@ -139,11 +139,11 @@ class Heads:
     # --- empty lanes ------------------------------------------------------------------------------
 
     def note_empty_lanes(self, cluster_queue: str) -> None:
-        """Have ``drop_empty_lanes`` look at a ClusterQueue."""
+        """Record that a ClusterQueue may have empty lanes, for ``drop_empty_lanes``."""
         self._with_empty_lanes.add(cluster_queue)
 
     def drop_empty_lanes(self) -> None:
-        """Forget scheduling keys that no workload has any more."""
+        """Forget parked lanes without workloads."""
         for name in self._with_empty_lanes:
             entry = self._cluster_queues.get(name)
             if entry is not None:

@@ -1,4 +1,4 @@
-"""Workloads of one ClusterQueue that are held back out of its lanes, each for itself."""
+"""The workloads of one ClusterQueue that are held back out of its lanes."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -11,10 +11,10 @@ from admitq.core.waiting.wake_index import TreeRegistration
 
 
 class HeldBackWorkloads:
-    """Workloads by the kind of state that holds them back, and by namespace where that is the reason."""
+    """Workloads by the state that holds them back. Those in ``NamespaceNotSelected`` also by namespace."""
 
     def __init__(self, registration: TreeRegistration) -> None:
-        """No workloads.
+        """Begin without workloads.
 
         Args:
             registration: how the ClusterQueue waits in its cohort tree.
@@ -31,20 +31,20 @@ class HeldBackWorkloads:
         return chain.from_iterable(workloads.values() for workloads in self._by_kind.values())
 
     def of_kind(self, kind: type) -> list[PendingEntry]:
-        """Return the workloads that states of this kind hold back."""
+        """Return the workloads that a state of this type holds back."""
         return list(self._by_kind[kind].values())
 
     def of_namespace(self, namespace: str) -> list[PendingEntry]:
-        """Return the workloads that are held back because this namespace is not selected."""
+        """Return the workloads of this namespace that are held back because it is not selected."""
         return list(self._by_namespace.get(namespace, {}).values())
 
     @property
     def namespaces(self) -> list[str]:
-        """Namespaces with workloads that are held back because they are not selected."""
+        """Namespaces that hold workloads back, because the ClusterQueue does not select them."""
         return sorted(self._by_namespace)
 
     def add(self, pending: PendingEntry, state: HeldBack) -> None:
-        """Add a workload after its state was set to this."""
+        """Add a workload. The caller has set its state to ``state``."""
         key = pending.workload.key
         self._by_kind[type(state)][key] = pending
         self._count += 1
@@ -53,7 +53,7 @@ class HeldBackWorkloads:
         self._register()
 
     def remove(self, pending: PendingEntry) -> None:
-        """Remove a workload that still has the state for which it was held back."""
+        """Remove a workload. It must still have the state that held it back."""
         key, state = pending.workload.key, pending.state
         del self._by_kind[type(state)][key]
         self._count -= 1

@@ -1,4 +1,4 @@
-"""The pending workloads of one ClusterQueue that have the same scheduling key, with their wait state."""
+"""A lane: the pending workloads of one ClusterQueue that have the same scheduling key, with a wait state."""
 
 from dataclasses import dataclass, field
 
@@ -13,8 +13,9 @@ from admitq.core.waiting.wait_states import PARKED, READY, LaneState
 class Lane:
     """Pending workloads with one scheduling key.
 
-    ``size`` counts the workloads that are queued in it, ``heads`` is a heap of their positions and of some
-    that are out of date. ``indexed_at`` is the position under which needs of the lane are indexed.
+    ``size`` counts the workloads that are queued in the lane. ``positions`` is a heap of their positions; it
+    may also have positions that are out of date. ``indexed_at`` is the position under which ``WaitingLanes``
+    has indexed the needs of the lane.
     """
 
     key: SchedulingKey
@@ -31,5 +32,5 @@ class Lane:
 
     @property
     def is_parked(self) -> bool:
-        """Whether no cycle takes its workloads until the waiting ends."""
+        """Whether no cycle takes its workloads until the waiting ends or a need is met."""
         return isinstance(self.state, PARKED)

@@ -1,6 +1,7 @@
 """The lanes of one ClusterQueue, in order, and their changes of state.
 
-Heaps drop entries that are out of date when these come to the top; removing a workload only marks it.
+Removing a workload leaves its entries in the heaps. A heap drops an outdated entry when the entry is at the
+top.
 """
 
 import heapq
@@ -32,7 +33,7 @@ from admitq.core.waiting.waiting_lanes import ONE_PASS_FROM, WaitingLanes
 from admitq.core.waiting.wake_index import TreeRegistration
 
 _SLACK: Final = 64
-"""How many entries that are out of date a heap may hold beyond its others before it is rebuilt."""
+"""A heap is rebuilt when it has more outdated entries than its other entries and this number."""
 
 
 class Lanes:
@@ -45,7 +46,7 @@ class Lanes:
         *,
         takes_head_by_need: bool,
     ) -> None:
-        """No lanes.
+        """Begin without lanes.
 
         Args:
             members: all pending workloads of the ClusterQueue.
@@ -61,18 +62,18 @@ class Lanes:
         self.unparked_positions: list[LanePosition] = []
         """A heap of the positions of lanes that are not parked."""
         self.emptied: dict[Lane, None] = {}
-        """Parked lanes without workloads; a superset."""
+        """Parked lanes without workloads; it may also have others."""
         self.by_local_queue: dict[ObjectKey, dict[Lane, None]] = {}
-        """By LocalQueue, where these take turns by past use."""
+        """By LocalQueue, if the ClusterQueue orders LocalQueues by past use."""
 
     @property
     def is_ordered_by_past_use(self) -> bool:
-        """Whether LocalQueues take turns by past use."""
+        """Whether the ClusterQueue orders LocalQueues by past use."""
         return self._past_use_of_queue is not None
 
     @property
     def blocking_state(self) -> Blocking | None:
-        """The wait state of the standing head."""
+        """The wait state of the blocking head; None without a blocking head."""
         lane = self.waiting.blocking
         state = None if lane is None else lane.state
         return state if isinstance(state, BLOCKING) else None
@@ -80,7 +81,7 @@ class Lanes:
     # --- workloads in and out ---------------------------------------------------------------------
 
     def lane_of(self, key: SchedulingKey) -> Lane:
-        """Return the lane of a scheduling key, created where there is none."""
+        """Return the lane of a scheduling key; create it if there is none."""
         lane = self.by_key.get(key)
         if lane is None:
             lane = self.by_key[key] = Lane(key, self.past_use_of(key))
@@ -122,7 +123,7 @@ class Lanes:
         self.drop_if_empty(lane)
 
     def take_head(self, pending: PendingEntry) -> None:
-        """Take the head of the ClusterQueue, as ``head`` found it, out of its lane into a cycle."""
+        """Move the head of the ClusterQueue, which ``head`` returned, from its lane into a cycle."""
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
         if isinstance(lane.state, BLOCKING) and lane.state.head != pending.position:
@@ -130,15 +131,15 @@ class Lanes:
         elif not isinstance(lane.state, Ready):
             self.change_state(lane, NEED_MET, READY)
         lane.size -= 1
-        # It is at the top of both heaps, and would be found out of date there.
+        # The head is at the top of both heaps. Its entries are outdated from now on.
         heapq.heappop(self.unparked_positions)
         heapq.heappop(lane.positions)
-        # Its position may be in the heap twice: only its state tells that it is not queued any more.
+        # The heap may have the position twice. The state shows that the workload is no longer queued.
         pending.change_state(NOMINATED, IN_CYCLE)
         self._push_position(lane)
 
     def head(self) -> PendingEntry | None:
-        """Return the workload that a cycle evaluates next; None if every lane waits."""
+        """Return the workload that the next cycle takes as the head; None if every lane waits."""
         first, blocking = self._first_position(), self.blocking_state
         is_blocked = first is not None and blocking is not None and first[2] == blocking.head
         if self._takes_head_by_need:
@@ -172,7 +173,7 @@ class Lanes:
 
     def first_of(self, lane: Lane) -> Position | None:
         """Return the position of the first workload that is queued in a lane."""
-        # ``_is_queued_at`` is written out, because this is asked several times of every head.
+        # This is ``_is_queued_at``, inlined: the loop runs several times for every head.
         positions, members = lane.positions, self._members
         while positions:
             position = positions[0]
@@ -190,7 +191,7 @@ class Lanes:
     # --- wait states ------------------------------------------------------------------------------
 
     def change_state(self, lane: Lane, event: WaitEvent, state: LaneState) -> None:
-        """Give a lane its next wait state, and index it by what ends that.
+        """Give a lane its next wait state, and index the lane by what ends this state.
 
         Raises:
             ImpossibleTransition: the table of wait states has no such transition.
@@ -207,17 +208,17 @@ class Lanes:
             self.drop_if_empty(lane)
 
     def end_waiting(self, event: WaitEvent, cause: Cause | None = None) -> None:
-        """End the waiting of all lanes that the event concerns: cycles take their workloads again.
+        """End the waiting of all lanes that an event concerns: cycles take their workloads again.
 
         Args:
             event: what happened, as a row of the table of lanes.
-            cause: what changed, if the event is that of a constraint.
+            cause: what changed, if a constraint reports the event.
 
         Raises:
             ImpossibleTransition: the table of wait states has no such transition.
         """
         lanes = self.waiting.find_concerned(event, cause)
-        # One event may end the waiting of tens of thousands of lanes, and nothing else happens meanwhile.
+        # One event may end the waiting of tens of thousands of lanes, and the event loop waits for it.
         parked = [lane for lane in lanes if isinstance(lane.state, PARKED)]
         self.waiting.remove_parked(parked)
         for lane in parked:
@@ -229,7 +230,7 @@ class Lanes:
             self.end_blocking(event)
 
     def end_blocking(self, event: WaitEvent) -> None:
-        """Have the standing head, if there is one, take part in cycles as any other."""
+        """Have the blocking head, if there is one, take part in cycles as any other head."""
         if self.waiting.blocking is not None:
             self.change_state(self.waiting.blocking, event, READY)
 
@@ -241,18 +242,18 @@ class Lanes:
         self.emptied.clear()
 
     def note_emptied(self, lane: Lane) -> None:
-        """Forget a parked lane with the next emptied ones, if it has no workload by then."""
+        """Have the next ``drop_emptied`` forget a parked lane, if the lane has no workload by then."""
         self.emptied[lane] = None
 
     def _position_of_needs(self, lane: Lane) -> LanePosition | None:
-        # An earlier workload of the lane does not wait as the standing head does.
+        # Workloads of the lane that come before the blocking head do not wait for its needs.
         head = lane.state.head if isinstance(lane.state, BLOCKING) else self.first_of(lane)
         return None if head is None else self.position_of(lane, head)
 
-    # --- turns of LocalQueues ---------------------------------------------------------------------
+    # --- order of LocalQueues ---------------------------------------------------------------------
 
     def order_by_past_use(self, past_use_of: Callable[[ObjectKey], PastUse] | None) -> bool:
-        """Have LocalQueues take turns by past use, or no longer (None); whether that is a change."""
+        """Order LocalQueues by past use, or no longer (None). Return whether this is a change."""
         changed = past_use_of != self._past_use_of_queue
         self._past_use_of_queue = past_use_of
         return changed
@@ -272,7 +273,7 @@ class Lanes:
                 self._push_position(lane)
 
     def past_use_of(self, key: SchedulingKey) -> PastUse:
-        """Return the past use of the LocalQueue of a scheduling key, where that counts."""
+        """Return the past use of the LocalQueue of a scheduling key, if LocalQueues are ordered by it."""
         if self._past_use_of_queue is None or key.local_queue is None:
             return NEVER_USED
         return self._past_use_of_queue(key.local_queue)
@@ -307,7 +308,7 @@ class Lanes:
                 del self.by_local_queue[lane.key.local_queue]
 
     def _compact(self, lane: Lane) -> None:
-        """Keep heaps in proportion to the entries that count; a sorted list is a heap."""
+        """Rebuild heaps that have too many outdated entries. A sorted list is a heap."""
         if len(lane.positions) > 2 * lane.size + _SLACK:
             lane.positions[:] = sorted(
                 {position for position in lane.positions if self._is_queued_at(position, lane)}

@@ -1,4 +1,4 @@
-"""Positions of pending workloads in their ClusterQueue."""
+"""The positions of pending workloads in their ClusterQueue."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -9,23 +9,23 @@ from admitq.core.ordering import QueueOrder, queue_order
 
 
 class Position(NamedTuple):
-    """The position of a workload among those of its lane; ``order`` ends in the uid and is unique."""
+    """The position of a workload in its lane. ``order`` ends in the uid and is unique."""
 
     order: QueueOrder
     key: ObjectKey
 
 
 LanePosition: TypeAlias = tuple[bool, PastUse, Position]
-"""The position of a lane's head among the heads of other lanes: (whether it is not the latest preemptor,
-past use, position).
+"""The position of a lane among other lanes, by its first workload: whether this is not the latest preemptor,
+past use of its LocalQueue, position in the lane.
 
-The latest preemptor comes before all others, so that capacity which is freed for it is not taken again and
-again. Then come workloads of the LocalQueue that used less.
+The latest preemptor comes first: else other workloads could take the capacity that is freed for it, again and
+again. Then come workloads of LocalQueues with less past use.
 """
 
 
 class LatestPreemptor(NamedTuple):
-    """The workload of a ClusterQueue for which targets were last preempted, at a generation of its spec."""
+    """The workload of a ClusterQueue that last preempted targets, with the generation of its spec."""
 
     key: ObjectKey
     generation: int
@@ -33,13 +33,13 @@ class LatestPreemptor(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class QueuePositions:
-    """What decides over positions in a ClusterQueue: its strategy and its latest preemptor, if that waits."""
+    """The inputs of positions in a ClusterQueue: its strategy, and its latest preemptor while it waits."""
 
     strategy: QueueingStrategy
     preemptor: LatestPreemptor | None = None
 
     def is_preemptor(self, workload: Workload) -> bool:
-        """Whether the workload is the latest preemptor, unchanged."""
+        """Whether the workload is the latest preemptor, with an unchanged spec."""
         return self.preemptor is not None and self.preemptor == (workload.key, workload.generation)
 
     def position_of(self, workload: Workload) -> Position:

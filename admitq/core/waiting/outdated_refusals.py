@@ -1,7 +1,7 @@
-"""Which lanes may show an outdated refusal: quota returned to their tree that does not end their waiting.
+"""The lanes that may show an outdated refusal: quota returned to their tree, and did not end their waiting.
 
-Lanes are taken in portions, so that decisions never wait for refreshes. A ClusterQueue whose refusals become
-outdated again while its lanes are taken has its turn again thereafter.
+Callers take lanes in portions, so that decisions never wait for refreshes. The refusals of a ClusterQueue may
+become outdated again while its lanes are taken. All of its lanes are then taken once more.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from admitq.core.waiting.pending_queue import PendingQueue
 
 
 class OutdatedRefusals:
-    """Lanes with refusals to refresh, by ClusterQueue, the longest waiting ClusterQueue first."""
+    """Lanes with refusals to refresh, by ClusterQueue. The ClusterQueue that was added first comes first."""
 
     def __init__(self) -> None:
         self._lanes: OrderedDict[PendingQueue, list[Lane]] = OrderedDict()
@@ -22,7 +22,7 @@ class OutdatedRefusals:
         return bool(self._lanes)
 
     def add(self, queues: Iterable[PendingQueue]) -> None:
-        """Note that refusals of these ClusterQueues may be outdated."""
+        """Record that refusals of these ClusterQueues may be outdated."""
         for queue in queues:
             if queue in self._lanes:
                 self._outdated_again[queue] = None
@@ -34,10 +34,10 @@ class OutdatedRefusals:
         return queue in self._lanes
 
     def take(self, limit: int | None) -> list[tuple[str, Lane]]:
-        """Take the next lanes, with the names of their ClusterQueues.
+        """Remove and return the next lanes, with the names of their ClusterQueues.
 
         Args:
-            limit: how many at most; None: all.
+            limit: the greatest number of lanes; None: all lanes.
         """
         portion: list[tuple[str, Lane]] = []
         while self._lanes and (limit is None or len(portion) < limit):

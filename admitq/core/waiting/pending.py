@@ -1,4 +1,4 @@
-"""A pending workload, and what is remembered of its attempts."""
+"""A pending workload, and the results of its attempts."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from admitq.core.waiting.wait_states import ARRIVING, InCycle, WorkloadState
 
 
 class PreemptionCounts(NamedTuple):
-    """The preemptions of one attempt: how many targets there are, were requested, and failed."""
+    """The preemptions of one attempt: the numbers of victims found, of requests, and of failures."""
 
     victims: int
     requested: int
@@ -26,14 +26,14 @@ class ScanProgress:
     """Where the scan of flavors continues at the next attempt.
 
     Attributes:
-        tried: the flavors that were tried.
-        cycle: of the attempt.
-        generation: of the cohort tree at the attempt.
-        begun: the generation of the cohort tree when the scan last started from the first flavor.
-        progress_at_start: the progress count of the tree then.
-        attempts: their number from there on.
-        lost: whether one of these was lost to another head.
-        causes: of the refusals in these.
+        tried: the flavors at which the last attempt stopped.
+        cycle: the number of the cycle of the last attempt.
+        generation: the generation of the cohort tree at the last attempt.
+        generation_at_start: the generation of the cohort tree at the first attempt of the scan.
+        progress_at_start: the progress count of the tree at the first attempt of the scan.
+        attempts: the number of attempts of the scan.
+        has_lost: whether one of these attempts lost to another head.
+        causes: the causes of the refusals of these attempts.
     """
 
     tried: tuple[TriedFlavor, ...]
@@ -50,9 +50,10 @@ class ScanProgress:
 class PendingEntry:
     """A workload that waits for quota.
 
-    ``lane`` is set while the workload is queued or in a cycle. ``refusal`` is the last refusal that its
-    status shows; ``scan`` where its scan of flavors continues; ``preemptions`` what it waits for;
-    ``preempted_uids`` the uids of all workloads that were preempted for it since it became pending.
+    ``lane`` is set while the workload is queued or in a cycle. ``scan`` says where its scan of flavors
+    continues. ``refusal`` is the last refusal that was reported. ``preemptions`` counts the preemptions of
+    its last attempt. ``preempted_uids`` has the uids of all workloads that were preempted for it since it
+    became pending.
     """
 
     workload: Workload
@@ -66,16 +67,16 @@ class PendingEntry:
 
     @property
     def is_in_cycle(self) -> bool:
-        """Whether the workload is a head of the cycle that runs."""
+        """Whether the workload is a head of the running cycle."""
         return isinstance(self.state, InCycle)
 
     @property
     def is_held_back(self) -> bool:
-        """Whether the workload is kept out of the lanes for itself."""
+        """Whether the workload is held back out of the lanes."""
         return isinstance(self.state, HeldBack)
 
     def change_state(self, event: WaitEvent, state: WorkloadState) -> None:
-        """Take the next state.
+        """Change the wait state.
 
         Raises:
             ImpossibleTransition: the table of wait states has no such transition.
@@ -84,5 +85,5 @@ class PendingEntry:
 
 
 def new_pending(workload: Workload) -> PendingEntry:
-    """Return a workload that begins to wait."""
+    """Return the entry of a workload that becomes pending."""
     return PendingEntry(workload, Position(queue_order(workload), workload.key))

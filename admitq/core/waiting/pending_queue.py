@@ -1,8 +1,8 @@
-"""The pending workloads of one ClusterQueue: which is the head, and which wait for what.
+"""The pending workloads of one ClusterQueue: its head, and what the other workloads wait for.
 
-A workload is queued in the lane of its scheduling key, held back, or a head of the cycle that runs; never in
-two of these. The ClusterQueue's latest preemptor keeps its capacity until it is admitted: in a BestEffortFIFO
-ClusterQueue it stays the first, before workloads of higher priority.
+Each workload is in one of three places: in the lane of its scheduling key, held back, or a head of the
+running cycle. In a BestEffortFIFO ClusterQueue, the latest preemptor stays first until it is admitted, before
+workloads of higher priority. So it gets the capacity that was freed for it.
 """
 
 from collections.abc import Callable
@@ -53,13 +53,13 @@ class PendingQueue:
         *,
         takes_head_by_need: bool = True,
     ) -> None:
-        """An empty queue.
+        """Begin without workloads.
 
         Args:
-            strategy: what a head that does not fit does to the workloads behind it.
-            rules: what scheduling keys are made of.
-            registration: how the ClusterQueue waits in its cohort tree; None for one without a tree.
-            takes_head_by_need: as for ``Lanes``.
+            strategy: whether a head that does not fit blocks the workloads behind it.
+            rules: the rules by which scheduling keys are computed.
+            registration: how the ClusterQueue waits in its cohort tree; None without a tree, in tests.
+            takes_head_by_need: as in ``Lanes``.
         """
         self.positions = QueuePositions(strategy)
         self.members: dict[ObjectKey, PendingEntry] = {}
@@ -72,18 +72,18 @@ class PendingQueue:
 
     @property
     def inadmissible(self) -> int:
-        """How many workloads are in parked lanes or held back."""
+        """The number of workloads that are in parked lanes or held back."""
         return self.lanes.waiting.parked_workloads + len(self.held_back)
 
     @property
     def blocking_head(self) -> PendingEntry | None:
-        """The head, while it takes part in cycles of other heads and blocks the workloads behind it."""
+        """The blocking head; None without one."""
         state = self.blocking_state
         return None if state is None else self.members[state.head.key]
 
     @property
     def blocking_state(self) -> Blocking | None:
-        """The wait state of the standing head."""
+        """The wait state of the blocking head; None without one."""
         return self.lanes.blocking_state
 
     @property
@@ -97,8 +97,8 @@ class PendingQueue:
         """Queue a workload in the lane of its scheduling key.
 
         Args:
-            pending: a workload that arrives, is held back, or comes from a cycle.
-            event: why, as a row of the table of single workloads.
+            pending: a workload that arrives, is held back, or was a head of a cycle.
+            event: the reason, as a row of the table of single workloads.
         """
         self.members[pending.workload.key] = pending
         self._leave_held_back(pending)
@@ -110,7 +110,7 @@ class PendingQueue:
         return lane
 
     def hold_back(self, pending: PendingEntry, state: HeldBack) -> None:
-        """Keep a workload out of the lanes."""
+        """Hold a workload back out of the lanes."""
         self.members[pending.workload.key] = pending
         self._leave_held_back(pending)
         self._leave_lane(pending)
@@ -126,10 +126,11 @@ class PendingQueue:
             self.positions.preemptor = None
 
     def update(self, pending: PendingEntry, workload: Workload) -> None:
-        """Replace a workload by its changed value, which keeps its position if that did not change.
+        """Replace a workload by its changed value.
 
-        A workload in a parked lane stays parked while its scheduling key is the same. One that is held back
-        for itself, or is the standing head, is evaluated again.
+        A workload in a parked lane stays parked while its scheduling key and its position are the same. The
+        blocking head is evaluated again. So is a workload that is held back by a state that ends with any
+        change.
         """
         preemptor = self.positions.preemptor
         if (
@@ -155,9 +156,10 @@ class PendingQueue:
         self.enter(pending, WORKLOAD_CHANGED)
 
     def update_requests(self, pending: PendingEntry) -> None:
-        """Evaluate a workload again if what it requests, or what it takes over, has changed.
+        """Evaluate a workload again if its requests, or the quota that it takes over, may have changed.
 
-        A standing head may have been refused for a bound of a LimitRange, with requests that did not change.
+        A blocking head is evaluated again in any case: a LimitRange may have refused it, and other bounds may
+        allow the same requests.
         """
         if isinstance(pending.state, InvalidWorkload):
             self.enter(pending, REQUESTS_CHANGED)
@@ -171,7 +173,7 @@ class PendingQueue:
             self.enter(pending, REQUESTS_CHANGED)
 
     def head(self) -> PendingEntry | None:
-        """Return the workload that a cycle evaluates next; None if there is none."""
+        """Return the workload that the next cycle takes as the head; None if there is none."""
         return self.lanes.head()
 
     def pop(self) -> PendingEntry | None:
@@ -181,20 +183,20 @@ class PendingQueue:
             self.lanes.take_head(pending)
         return pending
 
-    # --- what becomes of a head -------------------------------------------------------------------
+    # --- results of a cycle -----------------------------------------------------------------------
 
     def requeue(self, pending: PendingEntry) -> None:
-        """Queue a head again, to be evaluated in the next cycle."""
+        """Queue a head again, so that the next cycle evaluates it."""
         self.enter(pending, REQUEUED)
 
     def requeue_waiting(self, pending: PendingEntry, state: LaneState) -> Lane:
-        """Queue a head again, and have its lane wait."""
+        """Queue a head again, and give its lane a wait state."""
         lane = self.enter(pending, REQUEUED)
         self.lanes.change_state(lane, EVENT_INTO_LANE_STATE[type(state)], state)
         return lane
 
     def set_preemptor(self, pending: PendingEntry) -> None:
-        """Note that a head waits for targets to leave; it replaces the latest preemptor."""
+        """Make a head that waits for its targets to leave the latest preemptor."""
         former_preemptor = (
             None if self.positions.preemptor is None else self.members[self.positions.preemptor.key]
         )
@@ -204,12 +206,12 @@ class PendingQueue:
         self._sort_again(pending)
 
     def restore_preemptor(self, preemptor: LatestPreemptor) -> None:
-        """Set the latest preemptor as a dump had it."""
+        """Restore the latest preemptor of a dump."""
         self.positions.preemptor = preemptor
         self._sort_again(self.members[preemptor.key])
 
     def restore_held_back(self, pending: PendingEntry, state: HeldBack | None) -> None:
-        """Hold a workload back, or not, as a dump had it."""
+        """Restore from a dump whether a workload is held back, and in which state."""
         if pending.is_held_back:
             self.enter(pending, WORKLOAD_CHANGED)
         if state is not None:
@@ -219,7 +221,7 @@ class PendingQueue:
             self.hold_back(pending, state)
 
     def restore_lane(self, key: SchedulingKey, state: LaneState) -> None:
-        """Have a lane wait as a dump had it."""
+        """Restore the wait state of a lane from a dump."""
         lane = self.lanes.lane_of(key)
         self.lanes.change_state(lane, EVENT_INTO_LANE_STATE[type(state)], state)
         if isinstance(state, PARKED):
@@ -228,26 +230,26 @@ class PendingQueue:
     # --- what ends waiting ------------------------------------------------------------------------
 
     def end_waiting(self, event: WaitEvent, cause: Cause | None = None) -> None:
-        """End the waiting of the lanes that an event of the cohort tree or ClusterQueue concerns.
+        """End the waiting of the lanes that an event concerns.
 
         Args:
             event: what happened, as a row of the table of lanes.
-            cause: what changed, if the event is that of a constraint.
+            cause: what changed, if a constraint reports the event.
         """
         self.lanes.end_waiting(event, cause)
         if event is not PROGRESS_MADE:
             self._enter_all(self.held_back.of_kind(QueueUnusable), QUEUE_RECONSIDERED)
 
     def end_blocking(self, event: WaitEvent) -> None:
-        """Have the head take part in cycles as any other."""
+        """Have the blocking head, if there is one, take part in cycles as any other head."""
         self.lanes.end_blocking(event)
 
     def namespace_selected(self, namespace: str) -> None:
-        """Evaluate the workloads again that were held back because of this namespace."""
+        """Queue the workloads again that were held back because this namespace was not selected."""
         self._enter_all(self.held_back.of_namespace(namespace), NAMESPACE_SELECTED)
 
     def change_strategy(self, strategy: QueueingStrategy) -> None:
-        """Change the queueing strategy, by which a workload may block others that it did not block before."""
+        """Change the queueing strategy, and evaluate all waiting workloads by the new one."""
         if strategy is self.positions.strategy:
             return
         self.positions.strategy = strategy
@@ -258,7 +260,7 @@ class PendingQueue:
             self._sort_again(self.members[self.positions.preemptor.key])
 
     def order_by_past_use(self, past_use_of: Callable[[ObjectKey], PastUse] | None) -> None:
-        """Have LocalQueues take turns by past use, or no longer (None)."""
+        """Order LocalQueues by past use, or no longer (None)."""
         if not self.lanes.order_by_past_use(past_use_of):
             return
         for pending in list(self.members.values()):
@@ -267,14 +269,14 @@ class PendingQueue:
                 self.enter(pending, ORDER_CHANGED)
 
     def forget_refusals(self) -> None:
-        """Report refusals again, because the statuses of the workloads show something else now."""
+        """Forget which refusals were reported: the statuses of the workloads no longer show them."""
         for pending in self.members.values():
             pending.refusal = None
 
     # --- keys and positions -----------------------------------------------------------------------
 
     def key_of(self, workload: Workload) -> SchedulingKey:
-        """Return the scheduling key that a workload has in this ClusterQueue now."""
+        """Return the present scheduling key of a workload in this ClusterQueue."""
         return self._rules.key_of(workload, by_local_queue=self.lanes.is_ordered_by_past_use)
 
     def _sort_again(self, pending: PendingEntry) -> None:

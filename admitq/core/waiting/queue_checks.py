@@ -1,4 +1,4 @@
-"""The bookkeeping of a ClusterQueue's pending workloads, checked against its workloads and lanes."""
+"""Check the counts and indexes of a ``PendingQueue`` against its workloads and lanes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from admitq.core.waiting.wait_states import BLOCKING, Ready, RetryOnProgress
 
 
 def check_queue(queue: PendingQueue) -> None:
-    """Check everything. Slow.
+    """Check all counts and indexes. Slow.
 
     Raises:
         AssertionError: workloads, lanes and indexes do not agree.
@@ -87,7 +87,7 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     lanes, first = queue.lanes, queue.lanes.first_of(lane)
     _expect("key of the lane", lanes.by_key[lane.key], lane)
     if lane.size:
-        # An empty lane is sorted again when its LocalQueue leads to this ClusterQueue again.
+        # The past use of an empty lane is updated when its LocalQueue names this ClusterQueue again.
         _expect(f"past use of {lane.key}", lane.past_use, lanes.past_use_of(lane.key))
     indexed = {
         (pair, entry.bound)

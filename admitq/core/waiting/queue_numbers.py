@@ -1,4 +1,4 @@
-"""What is reported of the pending workloads of a ClusterQueue."""
+"""Numbers and refusals of the pending workloads of a ClusterQueue, for metrics and statuses."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -15,7 +15,7 @@ from admitq.core.waiting.scheduling_key import EquivalenceClass
 def equivalence_classes(
     queue: PendingQueue,
 ) -> tuple[AbstractSet[EquivalenceClass], AbstractSet[EquivalenceClass]]:
-    """Return the distinct classes of workloads that cycles take, and of inadmissible workloads. Slow."""
+    """Return the equivalence classes of active workloads, and those of inadmissible workloads. Slow."""
     lanes = [lane for lane in queue.lanes.by_key.values() if lane.size]
     active = {lane.key.equivalence for lane in lanes if not lane.is_parked}
     parked = {lane.key.equivalence for lane in lanes if lane.is_parked}
@@ -23,7 +23,7 @@ def equivalence_classes(
 
 
 def requests(queue: PendingQueue) -> Mapping[str, int]:
-    """Return what all workloads that are queued or held back request together, by resource. Slow."""
+    """Return the sum of the requests of all workloads that are queued or held back, by resource. Slow."""
     total: dict[str, int] = {}
     queued = ((lane.key, lane.size) for lane in queue.lanes.by_key.values())
     held_back = ((queue.key_of(pending.workload), 1) for pending in queue.held_back)
@@ -40,7 +40,7 @@ def is_inadmissible(pending: PendingEntry) -> bool:
 
 
 def is_bypassed(queue: PendingQueue, key: ObjectKey) -> bool:
-    """Whether the workload is parked because an equal one was refused, without an attempt of its own."""
+    """Whether the workload is parked without an attempt of its own: another one of its lane was refused."""
     pending = queue.members.get(key)
     return (
         pending is not None
@@ -51,7 +51,7 @@ def is_bypassed(queue: PendingQueue, key: ObjectKey) -> bool:
 
 
 def refusal_of(queue: PendingQueue, key: ObjectKey) -> Refusal | None:
-    """Return why the workload waits: its own last refusal, or that of its lane."""
+    """Return why the workload waits: its own last refusal, or else the refusal of its lane."""
     pending = queue.members.get(key)
     if pending is None:
         return None

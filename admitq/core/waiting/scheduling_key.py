@@ -1,7 +1,8 @@
 """The scheduling key: all of a workload that decides whether and how it fits.
 
-What is found out about one workload holds for all of its ClusterQueue that have the same key. A constraint
-that looks at anything else of a workload must add a part to the key (docs/internals/add-a-constraint.md).
+What a cycle finds out about one workload holds for all workloads of the ClusterQueue with the same key. If a
+constraint depends on anything else of a workload, the key needs another part
+(docs/internals/add-a-constraint.md).
 """
 
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from admitq.core.requests import DEFAULT_RULES, PodSetDemand, RequestRules, dema
 class SchedulingKey(NamedTuple):
     """Workloads of a ClusterQueue with equal keys share a lane.
 
-    ``local_queue`` is set where LocalQueues take turns by past use, ``original`` where the workload takes
-    over the quota of another one, ``alone`` where each workload is evaluated for itself.
+    ``local_queue`` is set if the ClusterQueue orders LocalQueues by past use. ``original`` is set if the
+    workload takes over the quota of another workload. ``alone`` is set if no workloads share a lane.
     """
 
     demands: tuple[PodSetDemand, ...]
@@ -29,12 +30,12 @@ class SchedulingKey(NamedTuple):
 
     @property
     def equivalence(self) -> "EquivalenceClass":
-        """The class that metrics count."""
+        """The equivalence class that metrics count."""
         return EquivalenceClass(self.demands, self.priority)
 
 
 class EquivalenceClass(NamedTuple):
-    """What metrics count distinct pending workloads by: requests and priority."""
+    """The requests and priority of pending workloads. Metrics count distinct values."""
 
     demands: tuple[PodSetDemand, ...]
     priority: int
@@ -51,17 +52,17 @@ def plain_rules(_namespace: str) -> RequestRules:
 
 
 def replaces_nothing(_workload: Workload) -> Original | None:
-    """Return the original of every workload where none replaces another."""
+    """Return the original of a workload in a ClusterQueue in which no workload replaces another."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRules:
-    """What a ClusterQueue makes scheduling keys of.
+    """The rules by which a ClusterQueue computes scheduling keys.
 
-    ``request_rules`` gives the rules by which podsets of a namespace request resources, ``original_of`` the
-    workload whose quota one takes over. ``shares_lanes`` is false where each workload is evaluated for
-    itself (gate SchedulingEquivalenceHashing).
+    ``request_rules`` returns the rules for requests in a namespace. ``original_of`` returns the workload from
+    which a workload takes quota over. ``shares_lanes`` is false if each workload has a lane of its own (gate
+    SchedulingEquivalenceHashing).
     """
 
     request_rules: Callable[[str], RequestRules] = plain_rules
@@ -69,11 +70,11 @@ class KeyRules:
     shares_lanes: bool = True
 
     def key_of(self, workload: Workload, *, by_local_queue: bool) -> SchedulingKey:
-        """Return the scheduling key that a workload has now.
+        """Return the present scheduling key of a workload.
 
         Args:
             workload: the workload.
-            by_local_queue: whether LocalQueues take turns by past use.
+            by_local_queue: whether the ClusterQueue orders LocalQueues by past use.
         """
         return SchedulingKey(
             demands(workload.pod_sets, workload.reclaimable_pods, self.request_rules(workload.key.namespace)),

@@ -1,6 +1,6 @@
-"""What the tables of wait states are made of: events, causes, and states that a constraint refers to.
+"""The types of the tables of wait states: events, causes, and states that constraints refer to.
 
-A constraint defines its own in its own module, and ``wait_states`` lists them.
+A constraint defines its events and states in its own module. ``wait_states`` lists them.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class ImpossibleTransition(AssertionError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitEvent:
-    """A row of a table: what happened, and the next state by each state in which it may happen."""
+    """A row of a table: what happened, and the next state for each state in which it may happen."""
 
     name: str
     meaning: str
@@ -27,7 +27,7 @@ _S = TypeVar("_S")
 
 
 def check_transition(event: WaitEvent, state: object, target: _S) -> _S:
-    """Return the target of a transition that the table has.
+    """Return the target of a transition, if the table has the transition.
 
     Raises:
         ImpossibleTransition: the table has no such transition.
@@ -38,10 +38,10 @@ def check_transition(event: WaitEvent, state: object, target: _S) -> _S:
 
 
 class Cause(NamedTuple):
-    """Something other than quota that may end waiting by a change.
+    """The name of something other than quota. When it changes, waiting for it ends.
 
-    ``constraint`` names the constraint that looks at it, ``subject`` says what it is: the name of a flavor,
-    of a flavor and a topology, of a namespace.
+    ``constraint`` names the constraint that depends on it. ``subject`` identifies it, for example by the name
+    of a flavor, of a flavor and a topology, or of a namespace.
     """
 
     constraint: str
@@ -66,12 +66,12 @@ class InCycle:
 class HeldBack:
     """A state that holds one workload back out of the lanes.
 
-    A state that an instant ends has it in a field ``until``.
+    If an instant ends the state, the state has this instant in a field ``until``.
     """
 
 
 def ends_at(state: object) -> Instant | None:
-    """Return the instant that ends a state; None if none does."""
+    """Return the instant that ends a state; None if only events end it."""
     return getattr(state, "until", None)
 
 
@@ -80,8 +80,14 @@ class HoldingBack(NamedTuple):
 
     begins: WaitEvent
     ends: WaitEvent
-    """What ends it; where the state has an instant, that this has come."""
+    """The event that ends the state. If the state has an instant, the event is that this instant has come."""
     in_strict_queue: bool
-    """Whether it does so in a StrictFIFO ClusterQueue, too; if not, the workload stands as its head."""
+    """Whether the state also holds workloads of StrictFIFO ClusterQueues back.
+
+    If not, the workload becomes the blocking head there.
+    """
     ends_with_change: bool
-    """Whether any change of the workload ends it, and not only one of its scheduling key or its order."""
+    """Whether any change of the workload ends the state.
+
+    If not, only a change of its scheduling key or of its order does.
+    """

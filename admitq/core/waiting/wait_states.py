@@ -1,43 +1,47 @@
-"""Whether cycles evaluate a pending workload, and what changes that: the table of wait states. Read first.
+"""The wait states of pending workloads, and the table of their transitions. Read this module first.
 
-A *lane* holds the pending workloads of one ClusterQueue that have the same scheduling key: what is found out
-about one of them holds for all. Each lane has exactly one wait state, a frozen value with the data that ends
-it. An *event* is a row of the table: it says for each state in which the event may occur what the next state
-is. A transition that no row has raises ``ImpossibleTransition``.
+A *lane* holds the pending workloads of one ClusterQueue that have the same scheduling key. What a cycle finds
+out about one of these workloads holds for all of them. Each lane has exactly one wait state: a frozen value
+with the data that decides what ends the state. An *event* is a row of the table. It maps each state in which
+the event may occur to the next state. A transition that no row has raises ``ImpossibleTransition``.
 
-The life of a lane. A cycle takes one workload of each ClusterQueue, its *head*: the first workload of all
-lanes that are ``Ready`` or whose need is met. The lane of the head becomes ``Ready``, if it is not. A head
-that gets nothing is requeued, and its lane takes the state that says why:
+A cycle takes one workload of each ClusterQueue, its *head*: the first workload of all lanes that are
+``Ready`` or have a met need. The lane of the head becomes ``Ready``, if it is not. A head that gets nothing
+is requeued, and its lane takes one of these states. A *scan* is the attempts of a head from its first flavor
+on, over one cycle or several.
 
-- ``Ready``, if the next cycle may have another result. A *scan* is the attempts of a head from its first
-  flavor on, over one cycle or several.
+- ``Ready``: the next cycle may have another result. This is so in three cases:
 
-  - A head that lost to another head: any head of the cohort tree made progress since its scan began. Or it
-    has flavors left and did not stand before (gate FlavorFungibilityPreserveScanProgress).
-  - A head that flavors refused: it has flavors left, or the tree changed since its scan began.
-  - Any head, if admission is halted.
-- ``WaitingForQuota``: the head is refused by all flavors. The lane is *parked*: no cycle takes its workloads
-  until the waiting ends or a need is met. Other lanes of the ClusterQueue go on.
+  - The head lost to another head. Either a head of the cohort tree made progress since the scan began. Or the
+    head has flavors left, and did not block its ClusterQueue before (gate
+    FlavorFungibilityPreserveScanProgress).
+  - Flavors refused the head. It has flavors left, or the tree changed since the scan began.
+  - Admission is halted.
+- ``WaitingForQuota``: all flavors refuse the head. The lane is *parked*: no cycle takes its workloads until
+  the waiting ends or a need is met. Cycles go on to evaluate other lanes of the ClusterQueue.
 - ``RetryOnProgress``: the remaining flavors refuse the head, and an earlier attempt of the scan lost to
   another head. The lane is parked.
-- ``LostInCycle``, ``WaitingForPreemption``, ``FirstOfStrictQueue``: the head waits, and blocks all
-  workloads behind it in its ClusterQueue, in whatever lane. Alone it starts no cycle. It joins cycles of
-  its cohort tree whose heads may change what it looks at (``cycle.standing_heads``); a StrictFIFO head
-  joins all cycles of its tree. Such a head and its lane are *standing*; a ClusterQueue has at most one.
-  Workloads that come before the standing head overtake it, also those of its own lane. In a StrictFIFO
-  queue, a head that all flavors refuse stands and is never parked.
+- ``LostInCycle``, ``WaitingForPreemption``, ``FirstOfStrictQueue``: the head is a *blocking head*. It waits,
+  and blocks all workloads behind it in its ClusterQueue, of whatever lane.
 
-*Progress* is a reservation, the preemption of a workload that was not leaving, or reserved capacity that is
-given up, by any head of the cohort tree. *Reserved capacity* is withheld from other heads of a cycle for a
-head that gets nothing yet. It is given up when all flavors refuse that head, or when it stands no more.
+A blocking head does not start a cycle. It joins cycles of its cohort tree with heads that may change its
+result (``cycle.blocking_heads``). The blocking head of a StrictFIFO ClusterQueue joins all cycles of its
+tree. A ClusterQueue has at most one blocking head. Workloads that come before the blocking head overtake it,
+also workloads of its own lane. A StrictFIFO queue has no parked head: if all flavors refuse its head, the
+head blocks.
 
-Constraints other than quota have *causes*: names of what they look at. The state of a lane that such a
-constraint refused has its causes. A change of any of them ends the waiting, and so does any return of quota.
+*Progress* is made when a head of the cohort tree reserves quota, preempts a workload that was not leaving, or
+gives up reserved capacity. *Reserved capacity* is withheld from other heads of a cycle for a head that gets
+nothing yet. The head gives it up when all flavors refuse the head, or when it no longer blocks.
 
-A reason that applies to one workload, and not to all with its scheduling key, holds that workload back out of
+Constraints other than quota have *causes*: names of the things on which they decide. If such a constraint
+refused a lane, the state of the lane has its causes. A change of one of these causes ends the waiting. So
+does any return of quota.
+
+Some reasons apply to one workload, and not to all with its scheduling key. They hold the workload back out of
 the lanes. These states and their table are at the end of this module. In a StrictFIFO ClusterQueue,
-``InvalidWorkload`` and ``QueueUnusable`` do not hold back: the workload becomes the standing head instead.
-Too many admission checks for the flavors of one workload are the exception.
+``InvalidWorkload`` and ``QueueUnusable`` do not hold the workload back: it becomes the blocking head instead.
+There is one exception: the flavors of one workload have too many admission checks.
 
 To add a constraint, see docs/internals/add-a-constraint.md.
 """
@@ -56,7 +60,7 @@ from admitq.core.waiting.transitions import Causes, HeldBack, HoldingBack, InCyc
 
 
 class QuotaNeed(NamedTuple):
-    """An amount of a (flavor, resource) without which another attempt would be refused again.
+    """An amount of a (flavor, resource). Another attempt is refused again while this amount is not available.
 
     ``amount`` is in the unit of the resource.
     """
@@ -66,11 +70,11 @@ class QuotaNeed(NamedTuple):
 
 
 Needs: TypeAlias = tuple[QuotaNeed, ...]
-"""What return of quota ends the waiting of a lane.
+"""Which return of quota ends the waiting of a lane.
 
-- Amounts: the return that makes any one of them available.
-- None of them, ``()``: no return of quota.
-- ``None`` instead: any return of quota to the cohort tree.
+- Amounts: a return that makes one of the amounts available.
+- No amount, ``()``: no return of quota.
+- ``None``: any return of quota to the cohort tree.
 """
 
 
@@ -83,10 +87,11 @@ class Ready:
 class WaitingForQuota:
     """All flavors refuse the head: for quota, for another constraint, or for a closed preemption gate.
 
-    ``refusal`` was found for a workload whose queue-order timestamp is ``refused_at``. It holds for the
-    workloads of the lane that were queued no earlier: those before them may preempt more. ``needs`` is None
-    if more than unused quota decides: the ClusterQueue may preempt, the workload may run with fewer pods or
-    replaces another one, or there are causes. ``causes`` end the waiting, too.
+    ``refusal`` was found for a workload with queue-order timestamp ``refused_at``. It holds for workloads of
+    the lane that were queued at this instant or later. Workloads that were queued earlier may preempt more.
+    ``needs`` is None if more than unused quota decides: the ClusterQueue may preempt, the workload may run
+    with fewer pods or replaces another workload, or there are causes. A change of a cause ends the waiting,
+    too.
     """
 
     refusal: Refusal
@@ -97,7 +102,7 @@ class WaitingForQuota:
 
 @dataclass(frozen=True, slots=True)
 class RetryOnProgress:
-    """As ``WaitingForQuota``, but the head lost one of the flavors to another head, and may get it later.
+    """As ``WaitingForQuota``, but the head lost a flavor to another head, and may get this flavor later.
 
     Progress in the cohort tree ends the waiting, too.
     """
@@ -110,7 +115,7 @@ class RetryOnProgress:
 
 @dataclass(frozen=True, slots=True)
 class FirstOfStrictQueue:
-    """The head of a StrictFIFO ClusterQueue was refused; workloads behind it must not overtake it.
+    """The head of a StrictFIFO ClusterQueue was refused. Workloads behind the head must not overtake it.
 
     ``needs`` and ``causes`` are as in ``WaitingForQuota``.
     """
@@ -122,7 +127,7 @@ class FirstOfStrictQueue:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForPreemption:
-    """The head fits once targets have left, its own or those of another head; its capacity is reserved.
+    """The head fits once its targets, or the targets of another head, have left. Its capacity is reserved.
 
     Any return of quota ends the waiting.
     """
@@ -134,9 +139,9 @@ class WaitingForPreemption:
 
 @dataclass(frozen=True, slots=True)
 class LostInCycle:
-    """The head needs capacity that is reserved for another head, or the same targets, and more than these.
+    """Another head holds capacity or targets that the head needs; its targets do not free enough for both.
 
-    Had any head of the cohort tree made progress since the scan of flavors began, this lane would be
+    No head of the cohort tree made progress since the scan of flavors began: else the lane would be
     ``Ready``. Any return of quota ends the waiting.
     """
 
@@ -165,7 +170,7 @@ def _all_to(kinds: tuple[type, ...], target: type) -> dict[type, type]:
     return dict.fromkeys(kinds, target)
 
 
-# What becomes of a head that a cycle evaluated.
+# Results of the evaluation of a head.
 HEAD_REFUSED: Final = WaitEvent("head refused", "All flavors refuse the head.", {Ready: WaitingForQuota})
 HEAD_REFUSED_AFTER_LOSS: Final = WaitEvent(
     "head refused after a loss",
@@ -174,26 +179,26 @@ HEAD_REFUSED_AFTER_LOSS: Final = WaitEvent(
 )
 STRICT_HEAD_REFUSED: Final = WaitEvent(
     "head of a StrictFIFO queue refused",
-    "All flavors refuse the head, or a reason that holds nothing back in a StrictFIFO queue.",
+    "All flavors refuse the head, or another reason that does not hold workloads of a StrictFIFO queue back.",
     {Ready: FirstOfStrictQueue},
 )
 PREEMPTION_BEGUN: Final = WaitEvent(
     "preemption begun",
-    "The head preempts targets, or it fits once those of another head have left.",
+    "The head preempts targets, or it fits once the targets of another head have left.",
     {Ready: WaitingForPreemption},
 )
 HEAD_LOST: Final = WaitEvent(
     "head lost",
-    "Another head of the cycle holds what the head needs, and the next cycle would not differ.",
+    "Another head of the cycle holds what the head needs, and the next cycle would have the same result.",
     {Ready: LostInCycle},
 )
 NEEDS_KNOWN: Final = WaitEvent(
     "needs known",
-    "At the end of the cycle: only unused quota decides, and from now on these amounts end the waiting.",
+    "Only unused quota decides. At the end of the cycle, the needed amounts are known; they end the waiting.",
     _each((*PARKED, FirstOfStrictQueue)),
 )
 REFUSAL_REFRESHED: Final = WaitEvent(
-    "refusal refreshed", "Quota that returned does not suffice, but changes the message.", _each(PARKED)
+    "refusal refreshed", "The quota that returned is not enough, but it changes the message.", _each(PARKED)
 )
 
 # What ends the waiting.
@@ -204,7 +209,7 @@ NEED_MET: Final = WaitEvent(
 )
 QUOTA_RETURNED: Final = WaitEvent(
     "quota returned",
-    "Quota returned to the cohort tree, or other workloads may be preempted. Lanes with needs go on waiting.",
+    "Quota returned to the cohort tree, or other workloads may be preempted. Lanes with needs still wait.",
     _all_to((*PARKED, *BLOCKING), Ready),
 )
 PROGRESS_MADE: Final = WaitEvent(
@@ -214,20 +219,22 @@ PROGRESS_MADE: Final = WaitEvent(
 )
 TREE_CYCLE_BEGUN: Final = WaitEvent(
     "cycle of the tree begun",
-    "Another head of the cycle concerns the standing head, which takes part in it.",
+    "The blocking head joins the cycle, because another head of the cycle may change its result.",
     _all_to(BLOCKING, Ready),
 )
 CANDIDATE_LEAVES: Final = WaitEvent(
     "candidate leaves",
-    "A workload that the standing head may preempt began to leave: it comes first among the candidates.",
+    "A workload that the blocking head may preempt began to leave: it comes first among the candidates.",
     _all_to(BLOCKING, Ready),
 )
 HEAD_OVERTAKEN: Final = WaitEvent(
-    "head overtaken", "A workload that comes before the standing head is evaluated.", _all_to(BLOCKING, Ready)
+    "head overtaken",
+    "A cycle evaluates a workload that comes before the blocking head.",
+    _all_to(BLOCKING, Ready),
 )
 HEAD_CHANGED: Final = WaitEvent(
     "head changed",
-    "The standing head left, or it was changed, or labels of its namespace were.",
+    "The blocking head left or changed, or the labels of its namespace changed.",
     _all_to(BLOCKING, Ready),
 )
 EARLIER_WORKLOAD_QUEUED: Final = WaitEvent(
@@ -242,25 +249,27 @@ TREE_EDITED: Final = WaitEvent(
 )
 CLUSTER_QUEUE_CHANGED: Final = WaitEvent(
     "ClusterQueue changed",
-    "Its specification, a flavor of it, or whether it is active changed.",
+    "The specification of the ClusterQueue, one of its flavors, or whether it is active changed.",
     _all_to((*PARKED, *BLOCKING), Ready),
 )
 CONSTRAINT_CHANGED: Final = WaitEvent(
     "constraint changed",
-    "What a constraint other than quota looks at changed. Lanes that it did not refuse go on waiting.",
+    "A cause of a constraint other than quota changed. Lanes without this cause still wait.",
     _all_to((*PARKED, *BLOCKING), Ready),
 )
 BATCH_DUE: Final = WaitEvent(
     "batch due",
-    "The period is over in which causes of the cohort tree are collected (setting requeueBatchPeriod).",
+    "The period for collecting changes of the cohort tree has ended (setting requeueBatchPeriod).",
     _all_to((*PARKED, *BLOCKING), Ready),
 )
 RETRY_REQUESTED: Final = WaitEvent(
     "retry requested",
-    "A check wants all workloads evaluated; in operation, nothing does.",
+    "A test or a safeguard has all workloads evaluated again. Normal operation never needs this.",
     _all_to((*PARKED, *BLOCKING), Ready),
 )
-LANE_EMPTIED: Final = WaitEvent("lane emptied", "No workload has its scheduling key.", _all_to(PARKED, Ready))
+LANE_EMPTIED: Final = WaitEvent(
+    "lane emptied", "No workload has the scheduling key of the lane.", _all_to(PARKED, Ready)
+)
 
 LANE_EVENTS: Final = (
     HEAD_REFUSED,
@@ -294,7 +303,7 @@ EVENT_INTO_LANE_STATE: Final[Mapping[type, WaitEvent]] = {
     WaitingForPreemption: PREEMPTION_BEGUN,
     LostInCycle: HEAD_LOST,
 }
-"""By state, the event with which it begins."""
+"""For each state, the event that begins it."""
 
 LANE_STATES: Final = (Ready, *PARKED, *BLOCKING)
 
@@ -309,9 +318,9 @@ class Arriving:
 
 @dataclass(frozen=True, slots=True)
 class Backoff(HeldBack):
-    """The workload must not be evaluated before an instant; None: before its Requeued condition is true.
+    """The workload must not be evaluated before an instant.
 
-    That condition is a change of the workload.
+    None: not before its condition Requeued is True. The condition changes with the workload.
     """
 
     until: Instant | None
@@ -321,21 +330,23 @@ class Backoff(HeldBack):
 class NamespaceNotSelected(HeldBack):
     """The ClusterQueue does not select the namespace of the workload.
 
-    Found when a cycle takes the workload. A workload in a parked lane is not checked and stays there.
+    A cycle finds this out when it takes the workload. Workloads of parked lanes are not checked, and stay
+    there.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidWorkload(HeldBack):
-    """The workload itself is refused: its resources are invalid, or an admission check failed."""
+    """The workload is refused for itself: its resources are invalid, or an admission check failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUnusable(HeldBack):
     """The ClusterQueue cannot admit the workload, whatever quota there is.
 
-    It is inactive, or its cohort tree is cyclic. Or it is a StrictFIFO queue, and too many admission checks
-    apply to the flavors that this workload gets; ``causes`` may give it others.
+    The ClusterQueue is inactive, or its cohort tree is cyclic. Or it is a StrictFIFO queue, and too many
+    admission checks apply to the flavors of this workload. With a change of ``causes``, the workload may get
+    other flavors.
     """
 
     causes: Causes = ()
@@ -343,7 +354,7 @@ class QueueUnusable(HeldBack):
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """The workload left its ClusterQueue: it reserved quota, ended, or moved to another one."""
+    """The workload left its ClusterQueue: it reserved quota, ended, or moved to another ClusterQueue."""
 
 
 WorkloadState: TypeAlias = Arriving | Queued | InCycle | HeldBack | Departed
@@ -359,7 +370,7 @@ REQUEUED: Final = WaitEvent("requeued", "The cycle gave the head nothing.", {InC
 ENQUEUED: Final = WaitEvent("enqueued", "The workload became pending.", {Arriving: Queued})
 BACKOFF_SET: Final = WaitEvent(
     "backoff set",
-    "The workload was evicted, or its reservation could not be written, and must wait for its next attempt.",
+    "The workload was evicted, or its reservation could not be written. Its next attempt must wait.",
     _all_to((Arriving, Queued, *HELD_BACK), Backoff),
 )
 NAMESPACE_REFUSED: Final = WaitEvent(
@@ -369,21 +380,25 @@ WORKLOAD_REFUSED: Final = WaitEvent(
     "workload refused", "A cycle found that the workload is invalid.", {InCycle: InvalidWorkload}
 )
 QUEUE_REFUSED: Final = WaitEvent(
-    "ClusterQueue refused", "A cycle found that the ClusterQueue cannot admit it.", {InCycle: QueueUnusable}
+    "ClusterQueue refused",
+    "A cycle found that the ClusterQueue cannot admit the workload.",
+    {InCycle: QueueUnusable},
 )
-BACKOFF_ENDED: Final = WaitEvent("backoff ended", "The instant of the backoff has come.", {Backoff: Queued})
+BACKOFF_ENDED: Final = WaitEvent("backoff ended", "The backoff is over.", {Backoff: Queued})
 WORKLOAD_CHANGED: Final = WaitEvent(
     "workload changed",
-    "The workload was changed; *backoff set* follows if it must still wait.",
+    "The workload changed. If it must still wait, *backoff set* follows.",
     _all_to((Queued, *HELD_BACK), Queued),
 )
 REQUESTS_CHANGED: Final = WaitEvent(
     "requests changed",
-    "A LimitRange, a RuntimeClass, or the workload that it replaces changed what it requests.",
+    "A LimitRange, a RuntimeClass, or the workload that this one replaces changed its requests.",
     _all_to((Queued, InvalidWorkload), Queued),
 )
 NAMESPACE_SELECTED: Final = WaitEvent(
-    "namespace selected", "Labels of the namespace or the selector changed.", {NamespaceNotSelected: Queued}
+    "namespace selected",
+    "The labels of the namespace or the selector changed.",
+    {NamespaceNotSelected: Queued},
 )
 QUEUE_RECONSIDERED: Final = WaitEvent(
     "ClusterQueue reconsidered",
@@ -394,11 +409,11 @@ STRATEGY_CHANGED: Final = WaitEvent(
     "strategy changed", "The queueing strategy of the ClusterQueue changed.", {InvalidWorkload: Queued}
 )
 ORDER_CHANGED: Final = WaitEvent(
-    "order changed", "The workload gets another position among those that wait.", {Queued: Queued}
+    "order changed", "The workload gets another position in its ClusterQueue.", {Queued: Queued}
 )
 DEQUEUED: Final = WaitEvent(
     "dequeued",
-    "The workload is not pending in this ClusterQueue any more.",
+    "The workload is no longer pending in this ClusterQueue.",
     _all_to((Arriving, Queued, InCycle, *HELD_BACK), Departed),
 )
 

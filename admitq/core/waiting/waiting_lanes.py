@@ -1,6 +1,6 @@
-"""The lanes of one ClusterQueue that wait, by what ends their waiting.
+"""The waiting lanes of one ClusterQueue, indexed by what ends their waiting.
 
-How the ClusterQueue waits as a whole is kept in its ``TreeRegistration``.
+``TreeRegistration`` has the summary of these lanes that the index of the cohort tree uses.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,8 @@ from admitq.core.waiting.wait_states import (
 from admitq.core.waiting.wake_index import TreeRegistration
 
 ONE_PASS_FROM: Final = 16
-"""From one in so many entries on, one pass through all of them costs less than finding each."""
+"""If more than one in this many entries is concerned, one pass through all entries costs less than to look
+each of them up."""
 
 
 class WaitingLanes:
@@ -31,8 +32,8 @@ class WaitingLanes:
 
     Args:
         registration: how the ClusterQueue waits in its cohort tree.
-        position_of: the position under which the needs of a lane are indexed: that of its standing head, or
-            else of its first workload; None if it has no workload.
+        position_of: returns the position under which the needs of a lane are indexed: the position of its
+            blocking head, or else of its first workload. None if the lane has no workload.
     """
 
     def __init__(
@@ -42,20 +43,20 @@ class WaitingLanes:
         self.parked_workloads = 0
         """How many workloads are in parked lanes."""
         self.blocking: Lane | None = None
-        """The lane of the standing head."""
+        """The lane of the blocking head."""
         self.by_any_return: dict[Lane, None] = {}
         self.by_progress: dict[Lane, None] = {}
         self.by_cause: dict[Cause, dict[Lane, None]] = {}
         """Lanes that a constraint other than quota refused."""
         self.by_need: dict[FlavorResource, SortedBlocks[LanePosition, Lane, int]] = {}
-        """By pair, lanes with the amounts that they need; the bound of all is the least amount."""
+        """Lanes with the amounts that they need, by (flavor, resource). The bound is the least amount."""
         self.indexed: dict[Lane, None] = {}
-        """Lanes that wait for certain amounts. Their refusals state what is missing of these."""
+        """Lanes with needs. Their refusals state how much is missing."""
         self._registration = registration
         self._position_of = position_of
 
     def find_concerned(self, event: WaitEvent, cause: Cause | None = None) -> list[Lane]:
-        """Return the lanes that an event of the tree, the ClusterQueue or a constraint wakes."""
+        """Return the lanes with a wait state that an event of a tree, ClusterQueue or constraint ends."""
         if cause is not None:
             return list(self.by_cause.get(cause, ()))
         if event is QUOTA_RETURNED:
@@ -65,7 +66,7 @@ class WaitingLanes:
         return [*self.parked, *(() if self.blocking is None else (self.blocking,))]
 
     def first_with_available_need(self) -> LanePosition | None:
-        """Return the first position of a lane that needs no more than what is available."""
+        """Return the position of the first lane with a need that is met now; None without such a lane."""
         first: LanePosition | None = None
         for pair, lanes in self.by_need.items():
             entry = lanes.first(partial(ge, self._registration.available(pair)))
@@ -76,7 +77,7 @@ class WaitingLanes:
     # --- lanes in and out -------------------------------------------------------------------------
 
     def add(self, lane: Lane) -> None:
-        """Index a lane by the state that it has now."""
+        """Index a lane by its present state."""
         state = lane.state
         assert not isinstance(state, Ready)  # noqa: S101 narrows the type
         if isinstance(state, BLOCKING):

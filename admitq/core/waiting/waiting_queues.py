@@ -1,6 +1,6 @@
-"""Ends the waiting of the lanes that a cause concerns.
+"""End the waiting of the lanes that a change concerns.
 
-This is the only module that ends waiting for a cause outside of a ClusterQueue's own workloads.
+No other module ends waiting because of changes outside of the own workloads of a ClusterQueue.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
 
 class WaitingQueues:
-    """All ClusterQueues, by what their pending workloads wait for."""
+    """The pending workloads of all ClusterQueues, and the indexes that find them when something changes."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class WaitingQueues:
         *,
         batch_period: Instant,
     ) -> None:
-        """No ClusterQueues.
+        """Begin without ClusterQueues.
 
         Args:
             cluster_queues: all ClusterQueues by name.
-            touched: ClusterQueues with statuses that may differ; names are added.
-            batch_period: for how long causes of a cohort tree are collected, in nanoseconds; 0: not at all.
+            touched: receives the names of ClusterQueues with a status that may have changed.
+            batch_period: how long changes of a cohort tree are collected, in nanoseconds; 0: not at all.
         """
         self.heads = Heads(cluster_queues, touched)
         self.batches = Batches(batch_period)
@@ -61,25 +61,25 @@ class WaitingQueues:
         self.concerned = ConcernedQueues(cluster_queues)
         self._cluster_queues = cluster_queues
         self._outdated_trees: dict[Node, None] = {}
-        """Roots of trees to which quota returned that did not end all waiting."""
+        """Roots of trees in which lanes still wait after a return of quota."""
         self._outdated = OutdatedRefusals()
 
     # --- heads ------------------------------------------------------------------------------------
 
     def take_heads(self) -> list[tuple[ClusterQueueEntry, PendingEntry]]:
-        """Take the heads of the next cycle."""
+        """Take the heads of the next cycle out of their lanes, and return them."""
         return self.heads.take(self.progress_made)
 
     def queue_changed(self, entry: ClusterQueueEntry) -> None:
-        """Note that a workload entered, left or moved in a ClusterQueue."""
+        """Record that a workload entered, left or moved in a ClusterQueue."""
         self.heads.note_empty_lanes(entry.spec.name)
         self.heads.touch(entry)
         self.settle_blocking(entry)
 
-    # --- causes in a cohort tree ------------------------------------------------------------------
+    # --- changes of a cohort tree ------------------------------------------------------------------
 
     def quota_returned(self, node: Node, usage: Usage) -> None:
-        """End the waiting of lanes that may be admitted since quota returned at a ClusterQueue's node."""
+        """End the waiting of lanes that may be admitted after quota returned at a ClusterQueue's node."""
         index = node.root.wake_index
         if index.is_empty:
             return
@@ -100,13 +100,13 @@ class WaitingQueues:
     @staticmethod
     def _find_met_needs(node: Node, pair: FlavorResource, index: WakeIndex) -> list[TreeRegistration]:
         ancestor: Node | None = node
-        # A cell without quota and usage is dropped; what is above it goes on.
+        # A node may have no cell of the pair any more: cells without quota and usage are dropped.
         while ancestor is not None and pair not in ancestor.cells:
             ancestor = ancestor.parent
         return [] if ancestor is None else index.met_by_return(ancestor.cells[pair])
 
     def candidates_changed(self, node: Node) -> None:
-        """End the waiting of lanes that may preempt, since the candidates for preemption changed."""
+        """End the waiting of lanes that may preempt, after a change of the candidates for preemption."""
         index = node.root.wake_index
         if self.batches.period:
             self.batches.collect(index.waiting_for_any_return)
@@ -114,17 +114,18 @@ class WaitingQueues:
             self._end_waiting(index.waiting_for_any_return.values(), QUOTA_RETURNED)
 
     def candidates_leave(self, root: Node, leaving: Mapping[FlavorResource, AbstractSet[str]]) -> None:
-        """End the waiting of standing heads if the order of candidates for their targets changed.
+        """End the waiting of blocking heads that may find other targets, after workloads began to leave.
 
-        Workloads that are leaving come first among the candidates. So a preemptor may find other targets.
-        Parked lanes go on waiting, because neither a preemption nor an eviction ends waiting for quota
-        (semantics, Events that retry inadmissible workloads).
+        Workloads that are leaving come first among the candidates. Parked lanes still wait: neither a
+        preemption nor an eviction ends waiting for quota (semantics, Events that retry inadmissible
+        workloads).
 
         Args:
-            root: of the tree.
-            leaving: what the workloads hold that began to leave, with the ClusterQueues whose heads preempt
-                them and would find the same targets again. A standing head of the only one of these goes on
-                waiting.
+            root: the root of the tree.
+            leaving: the (flavor, resource) pairs of the workloads that began to leave. For each pair, the
+                ClusterQueues with a head that preempted them and would find the same targets again. If there
+                is only one such ClusterQueue, the waiting of its blocking head does not end because of this
+                pair.
         """
         for name in sorted(root.wake_index.with_blocking_head):
             entry = self._cluster_queues[name]
@@ -139,7 +140,7 @@ class WaitingQueues:
                 self.heads.touch(entry)
 
     def capacity_given_up(self, node: Node) -> None:
-        """End the waiting of lanes that may be admitted since a standing head reserves none any more."""
+        """End the waiting of lanes that may get the capacity which a blocking head gave up."""
         self.candidates_changed(node)
         if self.batches.period:
             self.batches.collect(node.root.wake_index.waiting_for_progress)
@@ -147,14 +148,14 @@ class WaitingQueues:
             self.progress_made(node.root)
 
     def progress_made(self, root: Node) -> None:
-        """End the waiting of lanes that wait for progress of another head of the tree."""
+        """End the waiting of lanes in state ``RetryOnProgress``, because a head of the tree made progress."""
         for registration in _sorted(root.wake_index.waiting_for_progress.values()):
             entry = self._cluster_queues[registration.name]
             entry.queue.end_waiting(PROGRESS_MADE)
             self.heads.touch(entry)
 
     def tree_edited(self, node: Node) -> None:
-        """End all waiting in a tree before or after a change of its quota, weights or shape."""
+        """End all waiting in a tree. Call this before and after a change of its quota, weights or shape."""
         if self.batches.period:
             self._outdated_trees.pop(node.root, None)
             self.batches.collect(node.root.wake_index.names)
@@ -181,10 +182,10 @@ class WaitingQueues:
             registration.set_blocking(blocks=entry.queue.blocking_state is not None)
             self.heads.touch(entry)
 
-    # --- causes at a ClusterQueue -----------------------------------------------------------------
+    # --- changes of a ClusterQueue -----------------------------------------------------------------
 
     def cluster_queue_changed(self, entry: ClusterQueueEntry) -> None:
-        """End all waiting in a ClusterQueue, because what decides over its workloads changed."""
+        """End all waiting in a ClusterQueue, because the ClusterQueue or one of its flavors changed."""
         if self.batches.period and entry.queue.is_waiting:
             self.batches.collect([entry.spec.name])
             self.heads.touch(entry)
@@ -192,7 +193,7 @@ class WaitingQueues:
             self._end_in_queue(entry, CLUSTER_QUEUE_CHANGED)
 
     def constraint_changed(self, cause: Cause) -> None:
-        """End the waiting of lanes that a constraint refused, because what it looks at changed."""
+        """End the waiting of lanes that a constraint refused, because one of its causes changed."""
         for entry in self.concerned.take(cause):
             if not self.batches.period:
                 self._end_in_queue(entry, CONSTRAINT_CHANGED, cause)
@@ -200,7 +201,7 @@ class WaitingQueues:
                 self.batches.collect([entry.spec.name])
 
     def retry_all(self) -> None:
-        """End all waiting, so that the next cycles evaluate all workloads. A check; causes never need it."""
+        """End all waiting, for tests and safeguards: the next cycles evaluate all workloads."""
         for entry in self._cluster_queues.values():
             self._end_in_queue(entry, RETRY_REQUESTED)
             for namespace in entry.queue.held_back.namespaces:
@@ -212,7 +213,7 @@ class WaitingQueues:
         self.settle_blocking(entry)
 
     def hold_back(self, entry: ClusterQueueEntry, pending: PendingEntry, state: HeldBack) -> None:
-        """Keep a workload out of the lanes of its ClusterQueue."""
+        """Hold a workload back out of the lanes of its ClusterQueue."""
         entry.queue.hold_back(pending, state)
         self._note_held_back(entry, pending, state)
 
@@ -226,7 +227,7 @@ class WaitingQueues:
     def hold_back_until_due(
         self, entry: ClusterQueueEntry, pending: PendingEntry, due: Instant, now: Instant
     ) -> bool:
-        """Hold a workload back if it must not be evaluated yet; whether that is so.
+        """Hold a workload back if it must not be evaluated yet. Return whether it is held back.
 
         Args:
             entry: the ClusterQueue.
@@ -241,19 +242,19 @@ class WaitingQueues:
         return True
 
     def end_due_timers(self, now: Instant) -> None:
-        """Queue the workloads that were held back until an instant that has come."""
+        """Queue the workloads that were held back until now or an earlier instant."""
         while (due := self.timers.pop_due(now)) is not None:
             name, pending = due
             entry = self._cluster_queues[name]
             entry.queue.enter(pending, HOLDING_BACK[type(pending.state)].ends)
             self.heads.touch(entry)
 
-    # --- standing heads ---------------------------------------------------------------------------
+    # --- blocking heads ---------------------------------------------------------------------------
 
     def requeue_blocking(self, entry: ClusterQueueEntry, pending: PendingEntry, state: Blocking) -> None:
-        """Queue a head again, and have it take part in cycles that other heads of its tree ask for.
+        """Queue a head again as the blocking head of its ClusterQueue.
 
-        It also goes on once its namespace is not selected any more.
+        Its waiting also ends when its namespace is no longer selected.
         """
         entry.queue.requeue_waiting(pending, state)
         entry.queue.registration.set_blocking(blocks=True)
@@ -261,14 +262,14 @@ class WaitingQueues:
         self.concerned.add(entry, (namespace_cause(pending.workload.key.namespace),))
 
     def settle_blocking(self, entry: ClusterQueueEntry) -> None:
-        """If the head of a ClusterQueue stands no more, let others have the capacity that it reserved."""
+        """If the head of a ClusterQueue no longer blocks, give up the capacity that it reserved."""
         registration = entry.queue.registration
         if registration.has_blocking_head and entry.queue.blocking_state is None:
             registration.set_blocking(blocks=False)
             self.capacity_given_up(entry.node)
 
     def end_blocking(self, entry: ClusterQueueEntry) -> None:
-        """Have the head of a ClusterQueue take part in cycles as any other, because what it needs changed."""
+        """End the waiting of the blocking head of a ClusterQueue, because something that it needs changed."""
         entry.queue.end_blocking(HEAD_CHANGED)
         self.heads.touch(entry)
         self.settle_blocking(entry)
@@ -280,12 +281,12 @@ class WaitingQueues:
         return entry.node.root in self._outdated_trees or self._outdated.concerns(entry.queue)
 
     def restore_held_back(self, entry: ClusterQueueEntry, pending: PendingEntry, state: HeldBack) -> None:
-        """Hold a workload back as a dump had it."""
+        """Restore from a dump that a workload is held back."""
         entry.queue.restore_held_back(pending, state)
         self._note_held_back(entry, pending, state)
 
     def restore(self, entry: ClusterQueueEntry, *, has_outdated_refusals: bool) -> None:
-        """Have a ClusterQueue wait as a dump had it; its lanes and workloads are restored."""
+        """Restore from a dump how a ClusterQueue waits. Its lanes and workloads must be restored already."""
         registration, head = entry.queue.registration, entry.queue.blocking_head
         registration.set_blocking(blocks=head is not None)
         if head is not None:
@@ -299,11 +300,11 @@ class WaitingQueues:
 
     @property
     def has_outdated_refusals(self) -> bool:
-        """Whether refusals of lanes that go on waiting may be outdated."""
+        """Whether refusals of waiting lanes may be outdated."""
         return bool(self._outdated_trees or self._outdated)
 
     def take_outdated_refusals(self, limit: int | None) -> list[tuple[ClusterQueueEntry, Lane]]:
-        """Take the next lanes with possibly outdated refusals; at most ``limit``, if that is set."""
+        """Remove and return the next lanes with refusals that may be outdated, at most ``limit``."""
         for root in sorted(self._outdated_trees, key=_name):
             registrations = _sorted(root.wake_index.with_needs.values())
             self._outdated.add(

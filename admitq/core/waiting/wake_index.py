@@ -1,15 +1,17 @@
-"""The index from a cause to the ClusterQueues of one cohort tree with lanes that it may wake.
+"""The index of one cohort tree: for each kind of change, the ClusterQueues with lanes that wait for it.
 
-Each cohort tree has one ``WakeIndex``, at its root. Each ClusterQueue has one ``TreeRegistration``, which
-says how its lanes wait; inside the ClusterQueue, ``lanes`` finds the lanes. Nothing else ends waiting in a
-tree.
+Each cohort tree has one ``WakeIndex``, at its root. Each ClusterQueue has one ``TreeRegistration``: a summary
+of what its lanes wait for. ``WaitingLanes`` then finds the lanes of the ClusterQueue.
 
-Quota. What is available at a ClusterQueue is the least of several bounds: one for each node on the path to
-the root that has a borrowing limit, and one for the root (``quota.available``). The least need of a
-ClusterQueue is kept at the lowest node whose bound does not suffice, in a heap by the slack which that node
-must have. Quota that returns raises bounds on its own path to the root alone, so the tops of the heaps on
-that path tell which ClusterQueues may go on, however many wait. A need that was reported as met is
-not *armed* until a cycle has found that no head of the ClusterQueue can be evaluated.
+Needs. The amount that is available to a ClusterQueue is the least of several bounds (``quota.available``).
+The root has a bound, and so has each node with a borrowing limit on the path to the root. The *slack* of a
+node is the part of its bound that comes from above the node. For each (flavor, resource), the index has the
+least need of a ClusterQueue. It is stored at the lowest node with an insufficient bound, in a heap by the
+slack that this node must have. A return of quota raises only bounds on its own path to the root. So the tops
+of the heaps on this path show which needs may be met, however many ClusterQueues wait.
+
+A need that the index reports as met is no longer *armed*: the index does not report it again. It is armed
+again when a cycle has found no head in the ClusterQueue.
 """
 
 import heapq
@@ -23,7 +25,7 @@ from admitq.core.quota import Cell
 
 
 def _slack(cell: Cell) -> int | None:
-    """Return what the node lets through from above; None if it sets no bound."""
+    """Return the slack of a node: the amount that it can get from above. None if the node sets no bound."""
     if cell.parent is None:
         return cell.subtree - cell.usage
     limit = cell.borrowing_limit
@@ -31,7 +33,7 @@ def _slack(cell: Cell) -> int | None:
 
 
 def _binding_node(cell: Cell, amount: int) -> tuple[Cell, int]:
-    """Return the lowest node with an insufficient bound, and the least slack there with which it may."""
+    """Return the lowest node with an insufficient bound, and the least slack that may be sufficient."""
     local_available = local = 0
     while cell.parent is not None:
         local_available += cell.local_available
@@ -40,32 +42,32 @@ def _binding_node(cell: Cell, amount: int) -> tuple[Cell, int]:
         if slack is not None and local_available + slack < amount:
             break
         cell = cell.parent
-    # Local parts below may come free as well: more than all of them cannot.
+    # Local quota below may be returned as well, at most all of it.
     return cell, amount - local
 
 
 @dataclass(slots=True, eq=False)
 class TreeRegistration:
-    """How the lanes of one ClusterQueue wait for changes in its cohort tree."""
+    """What the lanes of one ClusterQueue wait for in its cohort tree."""
 
     name: str
     cells: Mapping[FlavorResource, Cell]
     """The quota cells of the ClusterQueue."""
     index: "WakeIndex"
     has_waiting_lanes: bool = False
-    """Whether some lane waits, so that an edit of the tree ends its waiting."""
+    """Whether a lane waits."""
     waits_for_any_return: bool = False
-    """Whether any return of quota to the tree ends the waiting of some lane."""
+    """Whether any return of quota to the tree ends the waiting of a lane."""
     waits_for_progress: bool = False
-    """Whether progress of a head of the tree does."""
+    """Whether progress of a head of the tree ends the waiting of a lane."""
     holds_back_for_queue: bool = False
     """Whether a workload is held back until the ClusterQueue, its tree or its quota changes."""
     has_blocking_head: bool = False
-    """Whether the head takes part in cycles that heads of the tree ask for."""
+    """Whether the ClusterQueue has a blocking head."""
     needs: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
-    """The least amount of each (flavor, resource) that ends the waiting of some lane."""
+    """For each (flavor, resource), the least amount that ends the waiting of a lane."""
     armed: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
-    """The entry of the index that reports each need; a need that was reported as met has none."""
+    """For each armed need, the number of its entry in the index."""
 
     def available(self, pair: FlavorResource) -> int:
         """Return the amount of a (flavor, resource) that is available to the ClusterQueue now."""
@@ -73,13 +75,13 @@ class TreeRegistration:
         return 0 if cell is None else quota.available(cell)
 
     def set_waiting(self, *, waits: bool) -> None:
-        """Set whether some lane waits."""
+        """Set whether a lane waits."""
         if waits != self.has_waiting_lanes:
             self.has_waiting_lanes = waits
             self.index.update(self)
 
     def set_any_return(self, *, waits: bool) -> None:
-        """Set whether any return of quota ends the waiting of some lane."""
+        """Set whether any return of quota ends the waiting of a lane."""
         if waits != self.waits_for_any_return:
             self.waits_for_any_return = waits
             self.index.update(self)
@@ -91,19 +93,19 @@ class TreeRegistration:
             self.index.update(self)
 
     def set_progress(self, *, waits: bool) -> None:
-        """Set whether progress in the tree ends the waiting of some lane."""
+        """Set whether progress in the tree ends the waiting of a lane."""
         if waits != self.waits_for_progress:
             self.waits_for_progress = waits
             self.index.update(self)
 
     def set_blocking(self, *, blocks: bool) -> None:
-        """Set whether the head takes part in cycles that heads of the tree ask for."""
+        """Set whether the ClusterQueue has a blocking head."""
         if blocks != self.has_blocking_head:
             self.has_blocking_head = blocks
             self.index.update(self)
 
     def set_need(self, pair: FlavorResource, amount: int | None) -> None:
-        """Set the least amount that ends the waiting of some lane; None if no lane needs any."""
+        """Set the least amount that ends the waiting of a lane; None if no lane has a need of the pair."""
         if self.needs.get(pair) == amount:
             return
         self.armed.pop(pair, None)
@@ -115,32 +117,32 @@ class TreeRegistration:
             self.index.arm(self, pair)
 
     def rearm(self) -> None:
-        """Report needs again that were reported as met, because no head could be evaluated."""
+        """Arm all needs again that were reported as met."""
         if len(self.armed) < len(self.needs):
             for pair in self.needs.keys() - self.armed.keys():
                 self.index.arm(self, pair)
 
 
 _ArmedNeed = tuple[int, int, TreeRegistration, FlavorResource]
-"""The slack with which the need may be met, the number of the entry, and of which need it is."""
+"""The slack with which the need may be met, the number of the entry, and the need: ClusterQueue and pair."""
 
 _SMALL_HEAP: Final = 128
-"""Entries up to which a heap is not searched for entries that have no meaning any more."""
+"""The size up to which a heap may keep outdated entries."""
 
 
 @dataclass(slots=True, eq=False)
 class WakeIndex:
-    """The ClusterQueues of one cohort tree by what may end the waiting of their lanes."""
+    """The ClusterQueues of one cohort tree, by what may end the waiting of their lanes."""
 
     waiting: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     waiting_for_any_return: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     waiting_for_progress: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     with_blocking_head: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     with_needs: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
-    """ClusterQueues with lanes that wait for a certain amount."""
+    """ClusterQueues with lanes that have needs."""
     _heaps: dict[Cell, list[_ArmedNeed]] = field(default_factory=dict[Cell, list[_ArmedNeed]])
     _compaction_size: dict[Cell, int] = field(default_factory=dict[Cell, int])
-    """The size at which a heap is searched for entries that have no meaning any more."""
+    """For each heap, the size at which outdated entries are removed."""
     _entries: int = 0
 
     @property
@@ -154,7 +156,7 @@ class WakeIndex:
         return sorted({*self.waiting, *self.waiting_for_any_return})
 
     def update(self, registration: TreeRegistration) -> None:
-        """Index a ClusterQueue by how its lanes wait now."""
+        """Index a ClusterQueue by its present registration."""
         for index, belongs in (
             (self.waiting, registration.has_waiting_lanes),
             (
@@ -171,11 +173,11 @@ class WakeIndex:
                 index.pop(registration.name, None)
 
     def arm(self, registration: TreeRegistration, pair: FlavorResource) -> None:
-        """Report a ClusterQueue once its least need of a (flavor, resource) may be met."""
+        """Arm the least need of a ClusterQueue: ``met_by_return`` reports it when it is met."""
         self.with_needs[registration.name] = registration
         own = registration.cells.get(pair)
         if own is None:
-            return  # An edit took the quota away, and ends the waiting itself.
+            return  # An edit removed the quota. The edit itself ends the waiting.
         cell, slack = _binding_node(own, registration.needs[pair])
         self._entries += 1
         registration.armed[pair] = self._entries
@@ -208,7 +210,7 @@ class WakeIndex:
                 other.arm(registration, pair)
 
     def met_by_return(self, cell: Cell) -> list[TreeRegistration]:
-        """Return the ClusterQueues for which a needed amount is available since quota returned at this cell.
+        """Return the ClusterQueues with a need that is met, after quota returned at this cell.
 
         Each need is reported once, until it is armed again.
         """
