@@ -25,7 +25,7 @@ def play_with_reservation() -> tuple[Play, ReserveQuota]:
 def observe_again(play: Play) -> AdmissionState:
     """Return a new state that observed the same objects."""
     new_state = play.state.empty()
-    for event in dump.observations(play.state.taken()):
+    for event in dump.observations(play.state.to_dump()):
         new_state.observe(event, now=play.now)
     return new_state
 
@@ -39,7 +39,7 @@ def test_reservation_that_is_being_written_is_counted_in_new_state() -> None:
     queries, new_state = play.state.queries, observe_again(play)
     cycles = queries.cycles_run
     new_state.assume(reservation, now=play.now)
-    play.state.become(new_state)
+    play.state.replace_with(new_state)
     assert (charged(play.state, "first"), play.state.queries.cycles_run) == (3, cycles)
     assert queries.usage_of_workload(key("first")) == play.state.queries.usage_of_workload(key("first"))
     assert play.state.deciding is None
