@@ -1,31 +1,34 @@
-"""One admission cycle: the head of every ClusterQueue that has one, in order, against quota as it is now.
+"""One admission cycle: the heads of all ClusterQueues, in order, against the present quota.
 
-0. *Second passes*: workloads that hold quota and are evaluated once more come before all others.
-1. *Nominate*: each head, and each standing head that one of them concerns (``standing_heads``), is refused or
-   assigned flavors against the quota at the beginning of the cycle. If unused quota is not enough, a search
-   finds targets to preempt.
-2. *Process* in the order of cycles, by the steps of ``process``: a head that still fits reserves quota. The
-   cycle reserves capacity for a preemptor, so that later heads see what is left. A head that no longer fits
-   lost in this cycle.
+0. *Second passes*: workloads that hold quota and need a topology assignment come before all heads.
+1. *Nominate*: each head is refused, or is assigned flavors against the quota at the beginning of the cycle.
+   If unused quota is not enough, a search finds targets to preempt. Blocking heads join the cycle if one of
+   its heads may change their result (``blocking_heads``).
+2. *Process* in the order of cycles, by the steps of ``process``: a head that still fits reserves quota. For a
+   preemptor, the cycle reserves capacity, so that later heads see what is left. A head that no longer fits
+   has lost in this cycle.
 3. *Requeue* each head that got nothing, by the table of ``waiting.wait_states``.
 
 Rules of this package
-- Cycles run until no head is left, so each cycle must make progress towards that. A refused head leaves the
-  heads, or goes on with other flavors, or lost. A head that lost, by all flavors or by one, is evaluated
-  again if another head of its tree made progress since it began: reserved, preempted, or gave reserved
-  capacity up. A head that continues with other flavors makes no progress. A head that all flavors refuse,
-  but that lost one of them to another head, waits in state ``RetryOnProgress``.
+
+- Cycles run until no head is left. So each cycle must make progress towards this end: a refused head waits,
+  or tries other flavors in the next cycle.
+- A head that lost, by all flavors or by one, is evaluated again if another head of its tree made progress
+  since its scan began. Progress is to reserve, to preempt, or to give up reserved capacity. A head that
+  continues with other flavors makes no progress. A head that all flavors refuse, and that lost one of them to
+  another head, waits in state ``RetryOnProgress``.
 - A head that waits for preemption, or is the first of a StrictFIFO queue, is evaluated again from the first
-  flavor on if quota was taken since its scan began, or if it lost since then and there was progress. So is
-  a standing head after a cycle that preempted workloads for another head, of a ClusterQueue that borrows,
-  if it looks at what they hold. Each such cycle adds to the workloads that leave.
-- A head that finds no target reserves capacity for the cycle only. So the first of a StrictFIFO queue
-  withholds its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in cycles that
-  evaluate it. A head that fits no flavor even without any usage reserves nothing.
-- The overlay of a cycle is undone at its end.
-- A cycle is a generator: between two workloads the caller may do work that does not use the state. One
-  cycle decides on the heads of all cohort trees, because halted admission, past use and the order of
-  instructions concern all of them; it pauses as often as a cycle of one tree would.
+  flavor on in two cases: quota was taken since its scan began, or it lost since then and there was progress.
+- A blocking head is also evaluated again after a cycle that preempted workloads for another head, if these
+  workloads belong to a ClusterQueue that borrows and hold a (flavor, resource) that the blocking head needs.
+  This ends, because each such cycle adds to the workloads that leave.
+- A head without targets reserves capacity only until the cycle ends. So the first of a StrictFIFO queue
+  always withholds its capacity from borrowers. The head of a BestEffortFIFO queue withholds it only in cycles
+  that evaluate it. A head that would not fit any flavor without any usage reserves nothing.
+- The end of a cycle undoes its overlays.
+- A cycle is a generator: between two workloads, the caller may do work that does not use the state. One cycle
+  decides on the heads of all cohort trees. Halted admission, past use and the order of instructions concern
+  all of them. A cycle pauses as often as cycles of single trees would.
 """
 
 from collections.abc import Iterable, Iterator
@@ -58,8 +61,8 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
     """Decide on second passes that are due, and on the heads of the cycle.
 
     Yields:
-        After the second passes and after each workload in each phase. Until the cycle has ended, nothing else
-        may change the world.
+        After the second passes, and after each workload in each phase. Until the cycle has ended, no other
+        code may change the world.
     """
     world.cycle += 1
     yield from try_second_passes(world, now)

@@ -1,17 +1,18 @@
-"""Which standing heads take part in a cycle.
+"""Find the blocking heads that join a cycle.
 
-A standing head was evaluated before. It would be decided over as before unless something that it looks at has
-changed. Each return of quota and each edit that may change its outcome ends its waiting, and so makes it a
-head of its own. So does a workload that begins to leave, if it holds something that the standing head looks
-at: it comes first among the candidates for preemption now, and the head may find other targets (semantics,
-Preemption).
+A blocking head was evaluated before, and would get the same result again unless a (flavor, resource) that it
+needs has changed. Some changes end its waiting, so that it is a head of the next cycle on its own: each
+return of quota, and each edit that may change its result. So does a workload that begins to leave, if it
+holds a (flavor, resource) that the blocking head needs. Such a workload comes first among the candidates for
+preemption, and the head may find other targets (semantics, Preemption).
 
-What is left are the heads of the cycle: a standing head takes part if one of them may take, reserve or
-preempt something of a (flavor, resource) that the standing head looks at, or overtook a standing head that
-reserved some. It also takes part if another standing head that takes part may do so.
+Other changes come from the heads of the cycle. A blocking head joins the cycle if one of these heads may
+take, reserve or preempt a (flavor, resource) that the blocking head needs. It also joins if a head of the
+cycle overtook another blocking head that reserved such a pair, or if another blocking head that joins may
+take one.
 
-The first of a StrictFIFO queue takes part in every cycle of its tree (semantics, Cycle). With fair sharing,
-the share of a queue depends on all that it uses, so that all standing heads take part if any does.
+The blocking head of a StrictFIFO queue joins every cycle of its tree (semantics, Cycle). With fair sharing,
+the share of a queue depends on all of its usage: if one blocking head joins the cycle, all do.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,11 +32,11 @@ from admitq.core.world import World
 def take_blocking_heads(
     world: World, entries: Iterable[CycleEntry]
 ) -> Iterator[tuple[ClusterQueueEntry, PendingEntry]]:
-    """Take the standing heads into a cycle that its heads concern.
+    """Take the blocking heads that join a cycle out of their lanes, and yield them.
 
     Args:
         world: the state.
-        entries: the heads of the cycle, nominated.
+        entries: the heads of the cycle, after their nomination.
     """
     by_tree: dict[Node, list[CycleEntry]] = {}
     for entry in entries:
@@ -68,7 +69,7 @@ def _is_strict(entry: ClusterQueueEntry) -> bool:
 
 
 def _pairs_of(entry: ClusterQueueEntry) -> set[FlavorResource]:
-    """Return what the heads of a ClusterQueue look at."""
+    """Return the (flavor, resource) pairs that the heads of a ClusterQueue may need."""
     return set(entry.node.cells)
 
 
@@ -77,7 +78,7 @@ def _looks_at(entry: ClusterQueueEntry, changed: set[FlavorResource]) -> bool:
 
 
 def _pairs_changed_by(entry: CycleEntry) -> Iterator[FlavorResource]:
-    """Yield what a nominated head may take, reserve or preempt."""
+    """Yield the (flavor, resource) pairs that a nominated head may take, reserve or preempt."""
     assignment = entry.assignment
     if (
         assignment is None

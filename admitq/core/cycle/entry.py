@@ -1,4 +1,4 @@
-"""A head in a cycle: its assignment or refusal, and the state of its scan."""
+"""A head in a cycle, with its assignment or refusal and the state of its scan."""
 
 from dataclasses import dataclass, field
 
@@ -18,54 +18,54 @@ from admitq.core.waiting.wait_states import Blocking
 
 @dataclass(slots=True, eq=False)
 class CycleEntry:
-    """A head in its cycle."""
+    """A head in the running cycle."""
 
     queue: ClusterQueueEntry
     pending: PendingEntry
     root: Node
     generation: int
-    """The generation of the cohort tree at the time of the assignment."""
+    """The generation of the cohort tree at the nomination."""
     is_preemptor: bool
-    """Whether it waits for workloads that were preempted for it."""
+    """Whether the head waits for workloads that were preempted for it."""
     blocking_state_before_cycle: Blocking | None
-    """The wait state of a standing head, which takes part in a cycle of other heads."""
+    """The wait state before the cycle, if the head was a blocking head."""
     scan: ScanProgress | None = None
     """The progress of the scan of flavors after this attempt."""
     progress_at_start: int = 0
-    """The progress count of the tree when the scan started from the first flavor."""
+    """The progress count of the tree at the first attempt of the scan."""
     tree_changed: bool = False
-    """Whether the tree changed since the scan started."""
+    """Whether the tree changed since the first attempt of the scan."""
     scan_continued: bool = False
-    """Whether the scan continued after earlier flavors, for which capacity may have been reserved."""
+    """Whether this attempt continued the scan. Earlier attempts may have reserved capacity."""
     lost_before: bool = False
-    """Whether an earlier attempt of the scan was lost to another head."""
+    """Whether an earlier attempt of the scan lost to another head."""
     assignment: Assignment | None = None
     victims: tuple[Victim, ...] = ()
     refusal: Refusal | None = None
     fits_after_others: bool = False
-    """Whether it will fit once the targets of other heads have left."""
+    """Whether the head fits once the targets of other heads have left."""
     has_reserved_capacity: bool = False
-    """Whether capacity is reserved for it in this cycle."""
+    """Whether capacity is reserved for the head in this cycle."""
     causes: set[Cause] = field(default_factory=set[Cause])
-    """The causes for which constraints other than quota refuse it: a change of any ends its waiting."""
+    """Causes of the constraints other than quota that refuse the head. A change of one ends its waiting."""
     original: WorkloadEntry | None = None
-    """The workload from which it takes quota over."""
+    """The workload from which the head takes quota over."""
     taken_over: Usage = ()
-    """The usage that workload was assigned."""
+    """The usage that the original was assigned."""
 
     @property
     def workload(self) -> Workload:
-        """The head."""
+        """The workload of the head."""
         return self.pending.workload
 
     @property
     def node(self) -> Node:
-        """Its ClusterQueue's node."""
+        """The node of its ClusterQueue."""
         return self.queue.node
 
     @property
     def usage(self) -> tuple[tuple[FlavorResource, int], ...]:
-        """What it would take beyond what it takes over; nothing if it was refused."""
+        """The usage that the head would add to that of its original; empty if the head was refused."""
         usage = () if self.assignment is None else self.assignment.usage
         return usage_beyond(usage, self.taken_over) if self.taken_over else usage
 

@@ -1,4 +1,4 @@
-"""Why a head is refused before flavors are looked for, whatever quota there is."""
+"""The reasons that refuse a head whatever quota there is, before the search for flavors."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ _FAILED_CHECKS: Final = (AdmissionCheckState.RETRY, AdmissionCheckState.REJECTED
 
 
 def inadmissibility(world: World, queue: ClusterQueueEntry, workload: Workload) -> Refusal | None:
-    """Return why the workload would be refused whatever quota there is; the first that applies."""
+    """Return the first reason that refuses the workload whatever quota there is; None without one."""
     checks = workload.admission_checks
     if checks and any(state in _FAILED_CHECKS for _, state in checks):
         return AdmissionChecksFailed()

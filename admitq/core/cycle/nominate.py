@@ -1,6 +1,6 @@
-"""Nominate: refuse each head, or assign it flavors against the quota at the beginning of the cycle.
+"""Nominate: refuse each head, or assign flavors to it against the quota at the beginning of the cycle.
 
-Where unused quota is not enough, search for workloads that it may preempt.
+If unused quota is not enough, a search finds workloads that the head may preempt.
 """
 
 from collections.abc import Iterable
@@ -28,14 +28,15 @@ from admitq.core.waiting.pending import PendingEntry, ScanProgress
 from admitq.core.world import World
 
 _LONGEST_SCAN: Final = 64
-"""The number of attempts after which a scan ends, even if combinations of flavors are untried: the maximum
-number of flavors of a resource group."""
+"""The greatest number of attempts of a scan, even if it has not tried all combinations of flavors. It is the
+maximum number of flavors of a resource group."""
 
 
 def valid_scan(world: World, scan: ScanProgress, generation: int) -> ScanProgress | None:
-    """Return the scan if the next attempt continues it: in the next cycle, or in an unchanged cohort tree.
+    """Return the scan if this attempt continues it; None if the attempt starts with the first flavor.
 
-    Without gate FlavorFungibilityPreserveScanProgress it continues only while the tree is unchanged.
+    A scan continues in the next cycle, or while the cohort tree is unchanged. Without gate
+    FlavorFungibilityPreserveScanProgress, it continues only while the tree is unchanged.
     """
     if scan.generation == generation:
         return scan
@@ -44,20 +45,20 @@ def valid_scan(world: World, scan: ScanProgress, generation: int) -> ScanProgres
 
 
 _SearchedUsage = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource]]
-"""A usage, and the contested pairs of it."""
+"""A usage, and its contested (flavor, resource) pairs."""
 
 
 class FlavorSearch:
     """The search for flavors and victims for one head, while the tree does not change.
 
-    Results are cached: often the question about one flavor is that about the whole usage. A workload that
-    replaces another one is evaluated as if that one had left: then it takes the quota of that one, and more.
+    Victims are cached: a search for one flavor is often the same as the search for the whole usage. A
+    workload that replaces an original is evaluated as if the original had left.
 
     Args:
         world: the world to search.
         queue: the ClusterQueue of the head.
         workload: the head.
-        overlay: the overlay of the tree in this cycle, with the indexes of candidates. None if the
+        overlay: the overlay of the tree in this cycle, which has the indexes of candidates. None if the
             ClusterQueue never preempts.
     """
 
@@ -81,7 +82,7 @@ class FlavorSearch:
         self.workload = workload
         self._overlay = overlay
         self.victims: tuple[Victim, ...] = ()
-        """The workloads to preempt for the last assignment that was found to suffice."""
+        """The victims of the last assignment for which ``suffices`` returned True."""
         self._original = world.original_of(queue.spec.name, workload)
         self._victims_by_question: dict[_SearchedUsage, tuple[Victim, ...]] = {}
 
@@ -102,7 +103,7 @@ class FlavorSearch:
         return victims
 
     def answer(self, question: PreemptionQuestion) -> FlavorFit:
-        """Return how preemption for this (flavor, resource) alone could help."""
+        """Return what preemption for this (flavor, resource) alone could achieve."""
         pair, cell, amount = question
         victims = self._find_victims({pair: amount}, (pair,))
         level = partial(quota.borrow_level, cell, amount)
@@ -122,8 +123,8 @@ class FlavorSearch:
         tried: tuple[TriedFlavor, ...] = (),
         restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
-        """Assign flavors by the present quota."""
-        # Not stored on the search: its own method would make a reference cycle.
+        """Assign flavors against the present quota."""
+        # The oracle is not stored in an attribute: a bound method would create a reference cycle.
         oracle = find_no_candidates if self._overlay is None else self.answer
         assign_flavors = partial(
             assign, demands, self.flavor_options, tried=tried, oracle=oracle, restrict_to=restrict_to
@@ -135,7 +136,7 @@ class FlavorSearch:
         return assignment
 
     def suffices(self, assignment: Assignment) -> bool:
-        """Whether the workload fits its assignment, now or after its victims have left."""
+        """Whether the workload fits with an assignment, now or once its victims have left."""
         if assignment.mode is FitMode.FIT:
             self.victims = ()
             return True
@@ -152,14 +153,14 @@ class FlavorSearch:
         return bool(victims)
 
     def _correct_indexes(self) -> None:
-        """Correct indexes that were created while the original was removed from the tree."""
+        """Update indexes that may have been built while the original was removed from the tree."""
         if self._overlay is not None:
             self._overlay.indexes.update(self.queue.node)
 
     def with_fewer_pods(
         self, demands: tuple[PodSetDemand, ...], tried: tuple[TriedFlavor, ...]
     ) -> Assignment | None:
-        """Return the assignment of the most pods that suffices, with flavors that are not tried yet."""
+        """Return the assignment with the most pods that suffices, of flavors that were not tried yet."""
         if self._original is not None or not (
             self.world.settings.gates.partial_admission and may_shrink(demands)
         ):
@@ -172,7 +173,7 @@ def _holds_in(entry: WorkloadEntry, cluster_queue: str) -> bool:
 
 
 def refuse_too_many_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooManyChecks | None:
-    """Return the refusal of an assignment if more checks apply to its flavors than a workload can have."""
+    """Return a refusal if more checks apply to the assigned flavors than a workload can have; else None."""
     spec = queue.spec
     if assignment.mode is FitMode.NO_FIT or not spec.admission_checks:
         return None
@@ -181,7 +182,7 @@ def refuse_too_many_checks(queue: ClusterQueueEntry, assignment: Assignment) -> 
 
 
 def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> CycleEntry:
-    """Refuse a head, or assign it flavors by the present quota."""
+    """Refuse a head, or assign flavors to it against the present quota."""
     world = cycle.world
     root = queue.node.root
     generation = root.generation

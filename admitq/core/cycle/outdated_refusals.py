@@ -1,6 +1,6 @@
-"""Refreshing refusals of lanes that go on waiting: quota returned that does not suffice for them.
+"""Refresh the refusals of lanes that still wait after quota returned.
 
-Each would be refused if a cycle evaluated it, and its message states what is missing now.
+A cycle would refuse these lanes again. Their messages state how much is missing now.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ def refresh_outdated_refusals(world: World, limit: int | None = None) -> None:
 
     Args:
         world: the state.
-        limit: how many lanes at most; None: all.
+        limit: the greatest number of lanes; None: all lanes.
     """
     if world.is_halted:
         return
@@ -43,7 +43,7 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     if isinstance(inadmissible, TooManyChecks):
         return  # No quota helps.
     if inadmissible is not None:
-        # It is to be held back instead of waiting in a lane.
+        # The next cycle holds the workload back instead.
         world.waiting.cluster_queue_changed(entry)
         return
     assign_flavors = partial(assign, lane.key.demands, entry.flavor_options)

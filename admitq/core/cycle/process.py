@@ -1,4 +1,4 @@
-"""Processing: the steps that refuse an entry when its turn comes, or else reserve quota for it."""
+"""Process the entries of a cycle: refuse an entry by a list of steps, or reserve quota for it."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -37,12 +37,12 @@ from admitq.core.world import World
 
 
 def _refuse_as_nominated(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Return the refusal that nominating found: the head is inadmissible, or no flavor suffices."""
+    """Return the refusal of the nomination: the head is inadmissible, or no flavor suffices."""
     return entry.refusal
 
 
 def _refuse_without_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Refuse a replacement if its original released its quota in this cycle: it must request all of it."""
+    """Refuse a replacement if its original released quota in this cycle: it must then request all quota."""
     if entry.original is None:
         return None
     is_unchanged = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
@@ -50,9 +50,9 @@ def _refuse_without_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
 
 
 def _assign_again_if_targets_overlap(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Assign flavors again to an entry after another head preempted its targets.
+    """Assign flavors again to an entry after another head of the cycle preempted some of its targets.
 
-    It may fit once these have left, or find other targets.
+    The entry may fit once these targets have left, or it may find other targets.
     """
     overlay = cycle.overlays.get(entry.root)
     gates = cycle.world.settings.gates
@@ -80,7 +80,7 @@ def _assign_again_if_targets_overlap(cycle: Cycle, entry: CycleEntry) -> Refusal
 
 
 def _assign_again(search: FlavorSearch, entry: CycleEntry, nominated: Assignment) -> Assignment | None:
-    """Return a new assignment of the flavors that were nominated; None if it does not suffice."""
+    """Return a new assignment with the nominated flavors; None if it does not suffice."""
     lane = entry.pending.lane
     demands = () if lane is None else lane.key.demands
     counts = {part.name: part.count for part in nominated.pod_sets}
@@ -92,7 +92,7 @@ def _assign_again(search: FlavorSearch, entry: CycleEntry, nominated: Assignment
 
 
 def _refuse_without_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Refuse an entry without targets. Its capacity is reserved in this cycle, unless it can be reclaimed."""
+    """Refuse an entry without targets. Reserve its capacity, unless it may reclaim from any workload."""
     assignment = entry.assignment
     if assignment is None or entry.fits_after_others or entry.victims or assignment.mode is FitMode.FIT:
         return None
@@ -102,7 +102,7 @@ def _refuse_without_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
 
 
 def _within_reach(entry: CycleEntry, assignment: Assignment) -> Iterator[tuple[FlavorResource, int]]:
-    """Yield the usage that may be reserved: up to nominal quota, or the borrowing limit if it borrows."""
+    """Yield the capacity to reserve: up to the nominal quota, or up to the borrowing limit for a borrower."""
     for pair, amount in entry.usage:
         cell = entry.node.cells[pair]
         if not assignment.borrow_level:
@@ -131,16 +131,16 @@ def _refuse_overlapping_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | No
 
 def _fits(entry: CycleEntry) -> bool:
     cells = entry.node.cells
-    for pair, amount in entry.usage:  # noqa: SIM110 a generator would cost as much as it is asked
+    for pair, amount in entry.usage:  # noqa: SIM110 this runs for each entry: a generator costs more
         if amount > quota.available(cells[pair]):
             return False
     return True
 
 
 def _refuse_if_no_longer_fitting(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Refuse an entry that does not fit once all targets of the cycle have left.
+    """Refuse an entry that would not fit once all targets of the cycle have left.
 
-    An entry that reserves at once must also fit while they are there.
+    An entry without targets must also fit while the targets of other heads still hold quota.
     """
     overlay = cycle.overlays.get(entry.root)
     if overlay is None or overlay.is_empty:
@@ -208,9 +208,9 @@ STEPS: Final[tuple[Callable[[Cycle, CycleEntry], Refusal | None], ...]] = (
     _refuse_if_no_longer_fitting,
     _preempt_targets,
 )
-"""The steps for an entry that was not found to fit (semantics, Cycle, Processing one entry).
+"""The steps for an entry that does not fit into unused quota (semantics, Cycle, Processing one entry).
 
-The first refusal counts; an entry that gets to the last step preempts."""
+The first refusal counts. An entry that reaches the last step preempts."""
 
 
 STEPS_IF_FITTING: Final = (
@@ -218,11 +218,11 @@ STEPS_IF_FITTING: Final = (
     _refuse_if_no_longer_fitting,
     _refuse_until_pods_are_ready,
 )
-"""The steps for an entry that was found to fit without preempting. Without refusal it reserves."""
+"""The steps for an entry that fits into unused quota. If no step refuses the entry, it reserves quota."""
 
 
 def refusal_of(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Return why an entry gets nothing in its turn; None if it may reserve."""
+    """Return why an entry gets nothing; None if it may reserve quota."""
     assignment = entry.assignment
     fits = entry.refusal is None and assignment is not None and assignment.mode is FitMode.FIT
     for step in STEPS_IF_FITTING if fits and not (entry.victims or entry.fits_after_others) else STEPS:
@@ -233,7 +233,7 @@ def refusal_of(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
 
 
 def are_checks_ready(spec: ClusterQueue, workload: Workload, admission: Admission) -> bool:
-    """Whether every admission check that applies with the assigned flavors is listed and ready."""
+    """Whether the workload lists every check that applies to the assigned flavors, each in state Ready."""
     if not spec.admission_checks:
         return True
     assigned = assigned_flavors(admission.pod_set_assignments)
@@ -243,7 +243,7 @@ def are_checks_ready(spec: ClusterQueue, workload: Workload, admission: Admissio
 
 
 def reserve(cycle: Cycle, entry: CycleEntry) -> None:
-    """Count the reservation as if it were written, and add the instruction to write it."""
+    """Count the reservation of an entry as if it were written, and add the instruction to write it."""
     world, workload, assignment = cycle.world, entry.workload, entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
     workload_entry = world.workloads[workload.key]

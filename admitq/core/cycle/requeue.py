@@ -1,4 +1,4 @@
-"""Requeueing: the wait state of each head that got nothing."""
+"""Requeue the heads of a cycle that got nothing, and give their lanes a wait state."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -69,7 +69,7 @@ def _waits_for_preemption(refusal: Refusal) -> bool:
 
 
 def _scan_to_keep(world: World, entry: CycleEntry, refusal: Refusal) -> ScanProgress | None:
-    """Return the scan that the next attempt continues after this refusal (semantics, Cycle); None if none."""
+    """Return the scan that the next attempt continues (semantics, Cycle); None if it starts a new scan."""
     if isinstance(refusal, (PreemptionGated, PodsNotReady)) or _waits_for_preemption(refusal):
         return None
     if entry.scan is None:
@@ -86,7 +86,7 @@ def _causes(entry: CycleEntry) -> Causes:
 
 
 def requeue(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
-    """Requeue a head that got nothing. For some heads, the end of the cycle decides."""
+    """Requeue a head that got nothing, or leave it to ``requeue_undecided`` at the end of the cycle."""
     world, pending, queue = cycle.world, entry.pending, entry.queue.queue
     world.report(pending, refusal)
     pending.scan = _scan_to_keep(world, entry, refusal)
@@ -100,7 +100,8 @@ def requeue(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
         queue.set_preemptor(pending)
         cycle.blocking.append((entry, WaitingForPreemption(pending.position)))
     elif pending.scan is not None and isinstance(entry.blocking_state_before_cycle, FirstOfStrictQueue):
-        # All flavors were tried before it stood. Two such heads would ask for cycles in turn without end.
+        # All flavors were tried before the head blocked. Two such heads would start cycles alternately
+        # forever.
         pending.scan = None
         entry.causes.update(entry.blocking_state_before_cycle.causes)
         cycle.blocking.append((entry, FirstOfStrictQueue(pending.position)))
@@ -116,15 +117,15 @@ def requeue(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
 
 
 def _concerns_assigned_flavors_alone(refusal: Refusal) -> bool:
-    """Whether quota suffices for the refused workload, so that others of its queue may be admitted."""
+    """Whether only the assigned flavors are refused, so that other workloads of the queue may be admitted."""
     return isinstance(refusal, TooManyChecks) and bool(refusal.flavors)
 
 
 def _park(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
-    """Make the lane of a head wait, and give up the capacity that was reserved for it.
+    """Park the lane of a head, and give up the capacity that is reserved for the head.
 
-    The first of a StrictFIFO queue becomes a standing head instead, unless only its flavors have
-    too many checks.
+    The head of a StrictFIFO queue becomes a blocking head instead. It is held back if only the assigned
+    flavors have too many checks.
     """
     pending, queue = entry.pending, entry.queue
     if queue.queue.positions.strategy is QueueingStrategy.STRICT_FIFO:
@@ -143,10 +144,10 @@ def _park(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
 
 
 def _give_up_reserved_capacity(cycle: Cycle, entry: CycleEntry) -> None:
-    """Count progress if capacity was reserved for a head that is refused by all flavors.
+    """Count progress if capacity may have been reserved for a head that all flavors refuse.
 
-    A head that lost over a flavor wakes no lane that waits for progress: two such lanes could wake each other
-    forever.
+    A head that lost a flavor to another head does not end the waiting of lanes in ``RetryOnProgress``: two
+    such lanes could end the waiting of each other forever.
     """
     if not (entry.has_reserved_capacity or entry.scan_continued):
         return
@@ -157,7 +158,7 @@ def _give_up_reserved_capacity(cycle: Cycle, entry: CycleEntry) -> None:
 
 
 def requeue_undecided(cycle: Cycle) -> Iterator[None]:
-    """Requeue the heads for which the next attempt depends on the whole cycle; yields after each."""
+    """Requeue the heads with a wait state that depends on the whole cycle. Yield after each."""
     world = cycle.world
     for entry, refusal in cycle.out_of_flavors:
         world.deciding = entry.workload.key
@@ -168,15 +169,16 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
         yield
     for entry in cycle.lost:
         world.deciding = entry.workload.key
-        # A standing head goes on with other flavors when it is the next head: two could wake each other so.
+        # A blocking head does not continue its scan at once: two of them could start cycles alternately
+        # forever.
         continues_scan = entry.pending.scan is not None and entry.blocking_state_before_cycle is None
         is_ready = continues_scan or entry.progress_at_start != entry.root.progress
         _requeue_or_block(world, entry, LostInCycle(entry.pending.position), is_ready=is_ready)
         yield
     for entry, state in cycle.blocking:
         world.deciding = entry.workload.key
-        # A head that may run with fewer pods may have preempted for more than is left to be had, and one that
-        # went on to another flavor may fit the first, which is withheld no longer.
+        # A head that may run with fewer pods may have preempted for more pods than can fit now. A head that
+        # continued with another flavor may fit the first one, which may no longer be withheld.
         changed = entry.tree_changed or entry.generation != entry.root.generation
         withheld_no_longer = entry.lost_before and entry.progress_at_start != entry.root.progress
         _requeue_or_block(world, entry, state, is_ready=changed or withheld_no_longer)
@@ -192,7 +194,7 @@ def _requeue_or_block(world: World, entry: CycleEntry, state: Blocking, *, is_re
 
 
 def note_needs(world: World, entry: CycleEntry) -> None:
-    """Make the lane of a refused head wait for its needs, if only quota decides."""
+    """Give the lane of a refused head its needs, if only unused quota decides."""
     lane = entry.pending.lane
     if lane is None or entry.causes or isinstance(lane.state, (Ready, WaitingForPreemption, LostInCycle)):
         return
@@ -206,7 +208,7 @@ def note_needs(world: World, entry: CycleEntry) -> None:
 
 
 def requeue_unprocessed(world: World, entry: CycleEntry) -> None:
-    """Requeue a head without a turn. Its wait state stays, unless quota was taken or returned."""
+    """Requeue a head that was not processed. Its wait state stays, unless quota was taken or returned."""
     if entry.blocking_state_before_cycle is not None and entry.generation == entry.root.generation:
         world.waiting.requeue_blocking(entry.queue, entry.pending, entry.blocking_state_before_cycle)
     else:

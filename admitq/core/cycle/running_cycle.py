@@ -1,4 +1,4 @@
-"""A running cycle: the order of its entries, and the overlays of the cohort trees."""
+"""The running cycle: the order of its entries, and the overlays of the cohort trees."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +21,10 @@ from admitq.core.world import World
 
 
 def _find_entries_behind(entries: Sequence[CycleEntry]) -> dict[CycleEntry, list[CycleEntry]]:
-    """Return the entries that were preempted for each preemptor: their turns come after its turn.
+    """Return, for each preemptor, the entries that were preempted for it. They are processed after it.
 
-    This holds while the preemptor may get something, in this cycle or with other flavors in a later one. No
-    entry comes after itself: a target held quota when it was preempted, and so became pending later than its
+    This is so while the preemptor may get quota, in this cycle or with other flavors in a later one. The
+    order has no circle: a target held quota when it was preempted, so it became pending later than its
     preemptor.
     """
     preemptors = [
@@ -50,7 +50,7 @@ def _sort_key_of(entry: CycleEntry, gates: Gates) -> CycleOrder:
 
 
 class _EntriesInOrder:
-    """Entries in the order of cycles without fair sharing, the last first."""
+    """The entries in the order of cycles without fair sharing, in a list with the last entry first."""
 
     def __init__(self, entries: Iterable[CycleEntry], gates: Gates) -> None:
         self._gates = gates
@@ -73,7 +73,7 @@ _SORT_KEY: Final = itemgetter(0)
 
 @dataclass(slots=True, eq=False)
 class Cycle:
-    """A running cycle, with the overlay of each cohort tree by root."""
+    """The running cycle. ``overlays`` has the overlay of each cohort tree, by root."""
 
     world: World
     now: Instant
@@ -82,18 +82,18 @@ class Cycle:
     lost: list[CycleEntry] = field(default_factory=list[CycleEntry])
     """Heads that lost to other heads of this cycle."""
     blocking: list[tuple[CycleEntry, Blocking]] = field(default_factory=list[tuple[CycleEntry, Blocking]])
-    """Heads that become standing heads unless the cycle changed the cause of their refusal; their states."""
+    """Heads that become blocking heads unless the cycle changed what refused them, and their wait states."""
     out_of_flavors: list[tuple[CycleEntry, Refusal]] = field(default_factory=list[tuple[CycleEntry, Refusal]])
-    """Heads that the last flavors refused, and that lost earlier flavors to other heads."""
+    """Heads that their last flavors refused, and that lost earlier flavors to other heads."""
     parked: list[CycleEntry] = field(default_factory=list[CycleEntry])
-    """Heads of lanes that wait for needs which are known at the end of the cycle."""
+    """Heads of parked lanes, and of StrictFIFO queues, with needs that are known at the end of the cycle."""
     reserved: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
-    """Workloads that reserved quota in this cycle. They are no candidates in it."""
+    """Workloads that reserved quota in this cycle. They are not candidates for preemption in it."""
     leaving: dict[Node, dict[FlavorResource, set[str]]] = field(
         default_factory=dict[Node, dict[FlavorResource, set[str]]]
     )
-    """By root, the usage of preempted workloads, with the ClusterQueues whose heads preempted them and
-    would find the same targets again."""
+    """By root, the (flavor, resource) pairs of preempted workloads. For each pair, the ClusterQueues with a
+    head that preempted such workloads and would find the same targets again."""
     progressed: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which a head made progress."""
 
@@ -111,36 +111,31 @@ class Cycle:
             yield from entries
             return
         if self.world.settings.fair_sharing is not None:
-            # Heads that are refused for other reasons than quota take no part in the comparison of shares:
-            # they would come before a head of the same cohort that borrows.
+            # Heads that are refused for other reasons than quota do not compare shares: they would come
+            # before a head of the same cohort that borrows.
             yield from [entry for entry in entries if entry.assignment is None]
             entries = [entry for entry in entries if entry.assignment is not None]
-        behind = _find_entries_behind(entries)
-        preemptors_ahead = Counter(
-            entry_behind for behind_one in behind.values() for entry_behind in behind_one
-        )
-        entries_first = (
-            [entry for entry in entries if entry not in preemptors_ahead] if preemptors_ahead else entries
-        )
+        entries_behind = _find_entries_behind(entries)
+        preemptors_ahead = Counter(entry for behind in entries_behind.values() for entry in behind)
+        first = [entry for entry in entries if entry not in preemptors_ahead] if preemptors_ahead else entries
         if self.world.settings.fair_sharing is None:
-            remaining = _EntriesInOrder(entries_first, gates)
+            remaining = _EntriesInOrder(first, gates)
         else:
-            remaining = self.tournament = Tournament(entries_first, gates)
+            remaining = self.tournament = Tournament(first, gates)
         while len(remaining):
             entry = remaining.pop()
             yield entry
-            if not behind:
+            behind = entries_behind.get(entry)
+            if behind is None:
                 continue
-            entries_behind = behind.get(entry, ())
             if entry.refusal is not None:
-                # It tries other flavors next. The entries behind it would take the quota back that they left.
-                for entry_behind in entries_behind:
-                    entry_behind.refusal = entry_behind.refusal or QuotaTakenInCycle()
-            preemptors_ahead.subtract(entries_behind)
-            for entry_behind in [
-                entry_behind for entry_behind in entries_behind if not preemptors_ahead[entry_behind]
-            ]:
-                remaining.add(entry_behind)
+                # The preemptor tries other flavors next. Its targets would take back the quota that they
+                # left.
+                for target in behind:
+                    target.refusal = target.refusal or QuotaTakenInCycle()
+            preemptors_ahead.subtract(behind)
+            for target in [target for target in behind if not preemptors_ahead[target]]:
+                remaining.add(target)
 
     def count_progress(self, entry: CycleEntry) -> None:
         """Record that an entry made progress: it reserved, preempted, or gave up reserved capacity."""
@@ -148,12 +143,12 @@ class Cycle:
         self.progressed[entry.root] = None
 
     def note_leaving(self, entry: CycleEntry, victims: Iterable[Victim]) -> None:
-        """Record the usage of workloads that will be preempted for an entry.
+        """Record the (flavor, resource) pairs of workloads that will be preempted for an entry.
 
-        Heads of other ClusterQueues preempt only workloads of a borrowing ClusterQueue, so that others do not
-        count. The entry itself would find the same targets again, because leaving workloads come first. With
-        fair sharing it may preempt further workloads, because its targets change the shares. The capacity of
-        the entry must not be reserved yet: it would count as usage.
+        Only workloads of a borrowing ClusterQueue count: heads of other ClusterQueues preempt no others. The
+        entry itself would find the same targets again, because workloads that are leaving come first. With
+        fair sharing it may find more targets, because its targets change the shares. The caller must not have
+        reserved the capacity of the entry yet: this capacity would count as usage.
         """
         is_fair = self.world.settings.fair_sharing is not None
         for victim in victims:
@@ -167,12 +162,12 @@ class Cycle:
                         satisfied.add(entry.queue.spec.name)
 
     def usage_changed(self, entry: CycleEntry) -> None:
-        """Report to the tournament that shares changed where the entry's usage counts."""
+        """Report to the tournament that usage at the node of an entry changed, and so shares did."""
         if self.tournament is not None:
             self.tournament.usage_changed(entry.node)
 
     def reserve_capacity(self, entry: CycleEntry, usage: Iterable[tuple[FlavorResource, int]]) -> None:
-        """Reserve capacity for an entry that gets nothing yet: later entries cannot use it."""
+        """Reserve capacity for an entry that gets nothing yet, so that later entries do not get it."""
         amounts = [(pair, amount) for pair, amount in usage if amount]
         if amounts:
             self.overlay(entry).reserve_capacity(entry.node, amounts)

@@ -1,7 +1,7 @@
-"""Second passes: workloads that hold quota and need a topology assignment come first in a cycle.
+"""Second passes: at the beginning of a cycle, search topology assignments for workloads that hold quota.
 
-They keep their quota and flavors, whatever the result. Topologies are not supported yet, so every second pass
-is refused and its refusal is reported.
+The workloads keep their quota and flavors, whatever the result. Topologies are not supported yet: every
+second pass is refused, and the refusal is reported.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ from admitq.core.world import World
 
 
 def is_second_pass_due(world: World, now: Instant) -> bool:
-    """Whether a second pass is due. None is while admission is halted."""
+    """Whether a second pass is due. While admission is halted, no second pass is due."""
     at = None if world.is_halted else world.second_passes.next_at()
     return at is not None and at <= now
 
 
 def try_second_passes(world: World, now: Instant) -> Iterator[None]:
-    """Evaluate the workloads with a due second pass; yields after each."""
+    """Evaluate the workloads with a due second pass. Yield after each."""
     for second_pass in world.second_passes.take_due(now):
         world.deciding = second_pass.key
         entry = world.workloads[second_pass.key]

@@ -1,12 +1,17 @@
-"""Which workloads must be preempted so that another fits (semantics, Preemption).
+"""Find the workloads to preempt so that another workload fits (semantics, Preemption).
 
-A search works on the live quota tree: it removes workloads, restores them, and leaves the tree exactly as it
-was. It decides nothing and wakes nothing.
+A search works on the live quota tree. It removes workloads, restores them, and leaves the tree exactly as it
+was. It changes nothing else.
 
-``policies`` define which workloads may be preempted, ``candidates`` their order in one ClusterQueue,
-``index`` where the first candidates of a tree are, and ``room`` when a workload fits and which victims it
-does not need. ``tree`` keeps the indexes of a cycle. ``classical`` and ``fair`` search with them. A fair
-search goes through ``targets``, and passes over those that ``bounds`` rule out.
+| module | content |
+|---|---|
+| ``policies`` | which workloads may be preempted |
+| ``candidates`` | these workloads in one ClusterQueue, in order |
+| ``index``, ``sort_keys`` | the ClusterQueues and cohorts of a tree that have candidates, in order |
+| ``tree_indexes`` | all indexes of a tree in a cycle |
+| ``capacity`` | whether the preemptor fits, and which victims it does not need |
+| ``classical``, ``fair`` | the two kinds of search |
+| ``targets``, ``bounds`` | for a fair search: the order of ClusterQueues, and which of them to skip |
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -44,18 +49,18 @@ def find_victims(
     """Find the workloads to preempt for a workload.
 
     Args:
-        world: where to search; by its settings shares decide, or quota alone.
-        preemptor: the workload, which does not fit.
-        usage: all that it would use.
-        contested: the (flavor, resource) pairs for which workloads have to be preempted; each victim uses at
+        world: the world to search. Its settings decide between classical and fair preemption.
+        preemptor: the workload that does not fit.
+        usage: all usage that the workload would have.
+        contested: the (flavor, resource) pairs for which workloads must be preempted. Each victim uses at
             least one of them.
-        excluded: workloads that are no candidates: their usage is off the tree, or they were admitted in this
-            cycle.
+        excluded: workloads that are not candidates: their usage is removed from the tree already, or they
+            were admitted in this cycle.
         indexes: the indexes of the preemptor's tree in this cycle. With None, the search builds its own one.
 
     Returns:
-        Victims, all of which are needed; none if not even all candidates would be enough, or if the workload
-        fits without preemption.
+        The victims; each of them is needed. Empty if not even all candidates would free enough, or if the
+        workload fits without preemption.
     """
     node = preemptor.queue.node
     if never_preempts(preemptor.queue.spec.preemption) or RequestedCapacity(node, usage).is_available():

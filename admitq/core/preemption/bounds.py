@@ -1,16 +1,17 @@
-"""Which children of a cohort may have a sufficient share also without one of their candidates.
+"""Bounds by which a fair search skips children of a cohort that have no acceptable candidate.
 
-Where shares are nearly equal, almost all children have a sufficient share, but not without a candidate. A
-search that compares final shares would go to each of them and find nothing. Two bounds rule such children
-out together:
+A candidate is acceptable if the share of a node on its path is sufficient without the candidate. If shares
+are nearly equal, almost all children have a sufficient share, but not without a candidate. A search without
+bounds would evaluate each of these children and find nothing. There are two bounds:
 
-- The *final share* of a child: its share without the least amounts that a candidate of it holds. Without any
-  candidate, its share is not greater, since it then holds less of every pair. This decides where the child
-  itself is compared with the preemptor's side.
-- The *amounts* of a child: the usage of its cohort falls at least by these, whichever candidate is
-  removed. This decides where the cohort, or one above it, is compared.
+- The *final share* of a child: its share without the least amounts that one of its candidates holds. Without
+  any of its candidates, the share of the child is at most this great: the child then uses less of every pair.
+  This bound counts if the share of the child itself is compared with the preemptor's side.
+- The *amounts* of a child: the removal of any candidate reduces the usage of the cohort by at least these
+  amounts. This bound counts if the share of the cohort, or of a cohort above it, is compared.
 
-Both may rule out too little, never too much: what is left is compared exactly.
+A bound may keep a child without acceptable candidate: the search then compares exactly. A bound never skips a
+child with an acceptable candidate.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,14 +26,14 @@ from admitq.core.preemption.sort_keys import ShareKey, share_from_key
 from admitq.core.sorted_blocks import SortedBlocks
 
 _BLOCK: Final = 16
-"""Children in a block when it was divided: fewer than usual, because a question about a bound takes long."""
+"""The number of children in a block after it was divided. It is small, because bounds are slow to compute."""
 
 
 class FinalBounds:
-    """An index for fair preemption with the bounds of its nodes.
+    """An index for fair preemption, with the bounds of its nodes.
 
-    A bound is found when a search depends on it. Until then, an estimate counts that rules nothing out
-    wrongly: the share of a child with all its candidates, and no amounts.
+    A bound is computed when a search depends on it. Until then, an estimate counts that skips no child
+    wrongly: the share of a child with all its candidates, or no amounts.
     """
 
     def __init__(self, index: ShareIndex) -> None:
@@ -44,14 +45,14 @@ class FinalBounds:
     def next_by_final_share(
         self, cohort: Node, since: ShareKey, is_enough: Callable[[Share], bool], excluded_child: Node
     ) -> ShareKey | None:
-        """Return the place of the first child that may have enough of a share without one of its candidates.
+        """Return the key of the first child that may have a sufficient share without one of its candidates.
 
         Args:
             cohort: the parent.
-            since: the place at which the search begins. The usage of all children from there on, except for
-                the one left out, must be that of the index.
-            is_enough: whether a share is. If one is, every greater share must be.
-            excluded_child: a child that is passed over.
+            since: the sort key at which the search begins. All children from there on, except for the
+                excluded child, must have the usage of the index.
+            is_enough: whether a share is sufficient. If a share is sufficient, every greater share must be.
+            excluded_child: a child to skip.
         """
         blocks = self._by_final_share.get(cohort)
         if blocks is None:
@@ -64,12 +65,12 @@ class FinalBounds:
     def next_by_amounts(
         self, cohort: Node, since: ShareKey, are_small: Callable[[Amounts], bool]
     ) -> ShareKey | None:
-        """Return the place of the first child with a candidate that may reduce the cohort by small amounts.
+        """Return the key of the first child with a candidate that may reduce usage by small amounts only.
 
         Args:
             cohort: the parent.
-            since: the place at which the search begins.
-            are_small: whether amounts are. If some are, all lesser ones must be.
+            since: the sort key at which the search begins.
+            are_small: whether amounts are small enough. If amounts are, all smaller amounts must be.
         """
         blocks = self._by_amounts.get(cohort)
         if blocks is None:
@@ -80,7 +81,7 @@ class FinalBounds:
         return None if entry is None else entry.key
 
     def least_amounts(self, node: Node) -> Amounts:
-        """Return the least amounts by which the removal of any candidate reduces a listed node's usage."""
+        """Return the least amounts by which the removal of a candidate reduces the usage of a listed node."""
         least = self._least.get(node)
         if least is None:
             amounts_of_each = (
@@ -90,12 +91,17 @@ class FinalBounds:
         return least
 
     def amounts_at_parent(self, node: Node, amounts: Amounts) -> Amounts:
-        """Return the least amounts by which a parent's usage falls if a borrowing node's falls by these.
+        """Return the least amounts by which the usage of the parent falls, if that of a borrowing node falls.
 
-        A parent counts what a node uses beyond its local part: the quota that it does not lend. Without a
-        local part, the parent's usage falls by the same amount. With one, a node that borrows the pair uses
-        its local part, what it lends, and more. So the parent's usage falls by the amount, or at least by
-        what the node lends. Such a node is known to borrow a pair only if no other pair is contested.
+        The parent counts the usage of a node beyond its local quota, which the node does not lend. Without
+        local quota, the usage of the parent falls by the same amount. A node with local quota that borrows
+        the pair uses all of its local quota, all that it lends, and more. So the usage of the parent falls by
+        the amount, or at least by the quota that the node lends. It is only certain that a node borrows a
+        pair if no other pair is contested.
+
+        Args:
+            node: the node, which borrows one of the contested pairs.
+            amounts: the amounts by which its usage falls.
         """
         contested = self.index.contested
         at_parent: dict[FlavorResource, int] = {}
@@ -108,7 +114,7 @@ class FinalBounds:
         return at_parent
 
     def update(self, node: Node) -> None:
-        """Correct the index and all bounds on the path of a ClusterQueue."""
+        """Update the index and all bounds on the path of a ClusterQueue, after a change there."""
         former = {at: self.index.sort_key(at) for at in (node, *node.ancestors)}
         self.index.update(node)
         for at in former:
@@ -118,7 +124,7 @@ class FinalBounds:
                 self._move(at, at.parent, key)
 
     def _move(self, node: Node, cohort: Node, former: ShareKey | None) -> None:
-        """Give a node its present place, and estimate its bounds again: they may differ at the same place."""
+        """Give a node its present key, and estimate its bounds again: they may change without the key."""
         key = self.index.sort_key(node)
         shares, amounts = self._by_final_share.get(cohort), self._by_amounts.get(cohort)
         if former is not None:
@@ -148,7 +154,7 @@ class FinalBounds:
 
 
 def _least_of_each(first: Amounts, second: Amounts) -> Amounts:
-    """Return the least amount of each pair; none where a pair is missing."""
+    """Return the least amount of each pair that both have."""
     if first == second:
         return first
     return {pair: min(amount, second[pair]) for pair, amount in first.items() if pair in second}

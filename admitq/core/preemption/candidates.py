@@ -1,9 +1,13 @@
 """Candidates for preemption, and their order within one ClusterQueue.
 
-The order (semantics, Preemption): workloads that are leaving already, because preempting them costs nothing;
-then, in a ClusterQueue with usage-based admission, workloads of the LocalQueue that used more; then lower
-priority, more recently reserved, uid. Between ClusterQueues, the next candidates are compared by the last
-three only. A candidate that an attempt may not take does not hold up the candidates behind it.
+The order (semantics, Preemption):
+
+1. workloads that are leaving already, because preempting them costs nothing;
+2. with usage-based admission, workloads of the LocalQueue with more past use;
+3. lower priority, then more recent reservation, then uid.
+
+Only the criteria of 3 compare the candidates of different ClusterQueues. A search skips candidates that an
+attempt may not take.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -40,7 +44,7 @@ class Preemptor(NamedTuple):
 
 
 class Stage(IntEnum):
-    """Whether candidates are leaving already or are running; the first come first."""
+    """The two stages of a search: first it takes candidates that are leaving already, then the others."""
 
     LEAVING = 0
     STAYING = 1
@@ -50,7 +54,7 @@ STAGES: Final = (Stage.LEAVING, Stage.STAYING)
 
 
 class ExcludedWorkloads:
-    """Workloads that are no candidates: all keys of several containers, as they are when asked."""
+    """Keys of workloads that are not candidates: all keys that several containers have at present."""
 
     __slots__ = ("_containers",)
 
@@ -58,8 +62,8 @@ class ExcludedWorkloads:
         self._containers = containers
 
     def __contains__(self, key: ObjectKey) -> bool:
-        """Whether the workload is no candidate."""
-        for container in self._containers:  # noqa: SIM110 asked for each candidate: a generator costs more
+        """Whether the workload is not a candidate."""
+        for container in self._containers:  # noqa: SIM110 runs for each candidate: a generator costs more
             if key in container:
                 return True
         return False
@@ -68,7 +72,7 @@ class ExcludedWorkloads:
 class Candidate:
     """A workload that a search may remove from the tree, and restore exactly.
 
-    The reason holds for the preemptor's own ClusterQueue; a search changes it for all others.
+    ``reason`` is that for the preemptor's own ClusterQueue. A search sets it for other ClusterQueues.
     """
 
     __slots__ = ("entry", "node", "order", "reason", "usage")
@@ -81,7 +85,7 @@ class Candidate:
         self.reason = PreemptionReason.IN_CLUSTER_QUEUE
 
     def remove(self) -> None:
-        """Remove its usage from the tree."""
+        """Remove the usage of the workload from the tree."""
         cells = self.node.cells
         for pair, amount in self.usage:
             quota.add_usage(cells[pair], -amount)
@@ -94,8 +98,8 @@ class Candidate:
 
 
 def is_borrowing(cells: Iterable[Cell]) -> bool:
-    """Whether a node uses more than its quota, in at least one of these of its cells."""
-    for cell in cells:  # noqa: SIM110 asked at every turn of a search: a generator costs more
+    """Whether a node uses more than its quota in one of these cells."""
+    for cell in cells:  # noqa: SIM110 this runs for every candidate: a generator costs more
         if cell.usage > cell.subtree:
             return True
     return False
@@ -109,7 +113,7 @@ def contested_cells(node: Node, contested: Iterable[FlavorResource]) -> tuple[Ce
 
 def uses_any(usage: Usage, pairs: Container[FlavorResource]) -> bool:
     """Whether a usage contains one of these (flavor, resource) pairs."""
-    for pair, _ in usage:  # noqa: SIM110 asked for each workload: a generator costs more
+    for pair, _ in usage:  # noqa: SIM110 this runs for each workload: a generator costs more
         if pair in pairs:
             return True
     return False
@@ -117,10 +121,10 @@ def uses_any(usage: Usage, pairs: Container[FlavorResource]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TargetSearch:
-    """What a search is for: capacity for the preemptor's usage, of which some pairs are contested.
+    """The input of a search: the preemptor, its usage, and the contested pairs of this usage.
 
-    ``excluded`` are workloads that are no candidates. Their usage is off the tree already, or they were
-    admitted in this cycle.
+    ``excluded`` are workloads that are not candidates. Their usage is removed from the tree already, or they
+    were admitted in this cycle.
     """
 
     world: World
@@ -144,11 +148,11 @@ class TargetSearch:
         """Return candidates of a ClusterQueue at one stage, in order.
 
         Args:
-            stage: leaving or staying.
+            stage: the stage of the search.
             queue: the ClusterQueue.
             policy: the preemption policy to apply.
             priority: the highest priority of candidates.
-            since: a place in the order before which there is no candidate.
+            since: a sort key before which there is no candidate.
         """
         quota_holders = self.world.quota_holders
         holders = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
@@ -187,7 +191,7 @@ class TargetSearch:
 def _by_usage(
     candidates: Iterator[Candidate], past_use_of: Callable[[ObjectKey], Any]
 ) -> Iterator[Candidate]:
-    """Return candidates of LocalQueues that used more first, otherwise in the given order."""
+    """Return candidates of LocalQueues with more past use first, otherwise in the given order."""
     ordered = list(candidates)
     queues = {candidate.entry.local_queue for candidate in ordered}
     use_of = {queue: past_use_of(queue) for queue in queues}

@@ -15,9 +15,9 @@ from admitq.core.quota import Cell
 
 
 class RequestedCapacity:
-    """What a workload would use at its ClusterQueue.
+    """The capacity that a workload requests at its ClusterQueue.
 
-    A (flavor, resource) of which it requests nothing does not matter.
+    A (flavor, resource) with an amount of zero does not count.
     """
 
     def __init__(self, node: Node, usage: Mapping[FlavorResource, int]) -> None:
@@ -30,12 +30,12 @@ class RequestedCapacity:
         return all(quota.available(cell) >= amount for cell, amount in self._needed)
 
     def is_available_within_nominal(self) -> bool:
-        """Whether the workload fits and its ClusterQueue would borrow none of what it requests."""
+        """Whether the workload fits without borrowing by its ClusterQueue."""
         borrows = any(quota.borrowing_with(cell, amount) for cell, amount in self._needed)
         return not borrows and self.is_available()
 
     def add_to_usage(self) -> None:
-        """Count the workload at its ClusterQueue."""
+        """Count the requested amounts as usage of the ClusterQueue."""
         for cell, amount in self._needed:
             quota.add_usage(cell, amount)
 
@@ -46,13 +46,14 @@ class RequestedCapacity:
 
 
 class Reachability(Enum):
-    """What an attempt can achieve, by sums of usage without single candidates."""
+    """What an attempt may achieve. It is estimated from sums of usage, without evaluating candidates."""
 
     IMPOSSIBLE = auto()
-    """Not even all candidates would be enough."""
+    """Not even the preemption of all candidates would free enough."""
     NEEDS_OWN_CANDIDATES = auto()
     """Candidates of the preemptor's own ClusterQueue are needed, even if all others are preempted."""
     POSSIBLE = auto()
+    """Candidates of other ClusterQueues may free enough."""
 
 
 def estimate_reachability(
@@ -61,7 +62,7 @@ def estimate_reachability(
     capacity: RequestedCapacity,
     is_enough: Callable[[], bool],
 ) -> Reachability:
-    """Return what could be enough if all borrowing ClusterQueues with candidates used nothing."""
+    """Return which candidates could free enough, if all listed ClusterQueues used nothing."""
     queue = search.preemptor.queue
     policy = queue.spec.preemption
     own: list[Candidate] = []
@@ -83,7 +84,7 @@ def estimate_reachability(
 def _listed_usage_removed(
     index: CandidateIndex[Any], capacity: RequestedCapacity, *, reclaims: bool
 ) -> Generator[None]:
-    """Set the usage of cohorts above the preemptor to that without their listed ClusterQueues."""
+    """Remove the usage of listed ClusterQueues from the cohorts above the preemptor, within the block."""
     replaced: list[tuple[Cell, int]] = []
     for pair in capacity.pairs if reclaims else ():
         visited = capacity.node
@@ -104,10 +105,11 @@ def _listed_usage_removed(
 def restore_unneeded(removed: list[Candidate], is_enough: Callable[[], bool]) -> None:
     """Restore every candidate that is not needed, from the last but one that was removed to the first.
 
-    The last one is needed: nothing was enough before. It takes the place of each candidate that is restored,
-    so that the order changes (semantics, Preemption).
+    The last candidate is needed: the candidates before it were not enough. It takes the position of each
+    candidate that is restored, so that the order changes (semantics, Preemption).
 
-    Where several can all be restored, each of them can: they are tried together, more of them each time.
+    Candidates are tried in batches: if the whole batch can be restored, each of its candidates can. The size
+    of batches doubles after each success.
     """
     spared: list[int] = []
     end, batch_size = len(removed) - 1, 1

@@ -1,12 +1,13 @@
 """Classical preemption: reclaim lent quota, then preempt by priority.
 
-*Reclaiming* goes from the preemptor's cohort to the root. Once the request fits within the quota of the
-ClusterQueue or of a cohort below, everything that is borrowed further away can be reclaimed: the preemptor
-has the *advantage* of the hierarchy. Without it, ``borrowWithinCohort`` decides which workloads of lower
-priority can be preempted although the preemptor then borrows.
+A search for quota to reclaim goes from the preemptor's cohort up to the root. The preemptor has the
+*advantage* of the hierarchy at a cohort if its request fits within the quota of its ClusterQueue, or of a
+cohort between its ClusterQueue and this cohort. With the advantage, it may reclaim all quota that is borrowed
+there. Without it, ``borrowWithinCohort`` decides which workloads of lower priority it may preempt although it
+then borrows.
 
-Hence there are two kinds of attempt: in one the preemptor may borrow, in the other it may not. The first
-attempt that frees enough counts (semantics, Preemption, Classical).
+So there are two kinds of attempt: with and without permission to borrow. The first attempt that frees enough
+counts (semantics, Preemption, Classical).
 """
 
 import heapq
@@ -32,15 +33,15 @@ from admitq.core.quota import Cell
 from admitq.core.quota_holders import PreemptionOrder
 
 _MustBorrow = tuple[tuple[Cell, ...], ...]
-"""The contested cells of a ClusterQueue and of each cohort between it and the common ancestor. Candidates
-can be preempted while each of these nodes borrows."""
+"""The contested cells of a ClusterQueue, and those of each cohort between it and the common ancestor with the
+preemptor. Workloads of the ClusterQueue are candidates while each of these nodes borrows."""
 
 
 # --- where candidates are ---------------------------------------------------------------------------
 
 
 def levels(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bool]]:
-    """Yield each cohort above the node, its child on the path, and whether there is the advantage."""
+    """Yield each cohort above a node, its child on the path, and whether there is the advantage."""
     remaining = {pair: amount for pair, amount in search.usage.items() if amount > 0}
     visited, advantage = node, False
     for ancestor in node.ancestors:
@@ -58,21 +59,21 @@ def levels(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bool]
 
 
 class _Level(NamedTuple):
-    """A cohort above the preemptor. There are no candidates in the visited child."""
+    """A cohort above the preemptor. ``visited`` is its child on the path, which a lower level covers."""
 
     cohort: Node
     visited: Node
 
 
 class Levels(NamedTuple):
-    """The cohorts above the preemptor in which it reclaims with the advantage and without it."""
+    """The cohorts above the preemptor, by whether the preemptor has the advantage there."""
 
     with_advantage: list[_Level]
     without_advantage: list[_Level]
 
 
 def find_levels(search: TargetSearch) -> Levels:
-    """Return the levels of a search; none if the preemptor's ClusterQueue never reclaims."""
+    """Return the levels of a search; no levels if the preemptor's ClusterQueue never reclaims."""
     queue = search.preemptor.queue
     levels_found = Levels([], [])
     if queue.spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER:
@@ -94,7 +95,7 @@ def _all_borrow(must_borrow: _MustBorrow) -> bool:
 
 
 class _ListedByOrder:
-    """The children of a cohort that are not reached yet, from a position of their list on."""
+    """The children of a cohort that the search has not reached yet: those from a position of the list on."""
 
     __slots__ = ("children", "must_borrow", "position", "visited")
 
@@ -107,19 +108,19 @@ class _ListedByOrder:
         self.position = 0
 
     def order(self) -> PreemptionOrder | None:
-        """Return a place before which there is no candidate; None if no child is left."""
+        """Return a sort key before which there is no candidate; None if no child is left."""
         children = self.children
         return children[self.position][0].order if self.position < len(children) else None
 
     def pop(self) -> Node | None:
-        """Return the next child; None if it is the visited one."""
+        """Remove and return the next child; None if the next child is the visited one."""
         child = self.children[self.position][1]
         self.position += 1
         return None if child is self.visited else child
 
 
 class _OpenedQueue:
-    """The candidates of one ClusterQueue."""
+    """The candidates of one ClusterQueue that the search has reached."""
 
     __slots__ = ("_next", "_remaining", "must_borrow")
 
@@ -129,19 +130,19 @@ class _OpenedQueue:
         self._remaining = candidates
 
     def order(self) -> PreemptionOrder | None:
-        """Return the place of the next candidate; None if there is none."""
+        """Return the sort key of the next candidate; None if there is none."""
         return None if self._next is None else self._next.order
 
     def pop(self) -> Candidate:
-        """Return the next candidate."""
+        """Remove and return the next candidate."""
         candidate = self._next
-        assert candidate is not None  # noqa: S101 narrows the type: its place is that of a candidate
+        assert candidate is not None  # noqa: S101 narrows the type: callers check ``order``
         self._next = next(self._remaining, None)
         return candidate
 
 
 class _CandidateWalk:
-    """Goes through the candidates of other ClusterQueues at one stage, up to a priority."""
+    """Goes through the candidates of other ClusterQueues at one stage, up to a highest priority."""
 
     def __init__(self, search: TargetSearch, index: OrderIndex, stage: Stage, highest: int) -> None:
         self._search = search
@@ -150,9 +151,10 @@ class _CandidateWalk:
         self._highest = highest
 
     def in_order(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
-        """Yield candidates in order, each if its ClusterQueue and the cohorts above it borrow at its turn.
+        """Yield candidates in order. Skip those with a ClusterQueue or cohort that does not borrow any more.
 
-        The caller removes each candidate, so that usage falls: what does not borrow has no more turns.
+        The caller removes each candidate from the tree. Usage only falls, so a node that does not borrow will
+        not borrow again.
         """
         serial_number = count()
         heap: list[tuple[PreemptionOrder, int, _ListedByOrder | _OpenedQueue]] = []
@@ -179,9 +181,9 @@ class _CandidateWalk:
                 heapq.heappop(heap)
 
     def in_order_by_one_sort(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
-        """As ``in_turn`` where all candidates are removed and all ClusterQueues are children of the levels.
+        """Yield the same as ``in_order``, for callers that remove all candidates and levels that are independent.
 
-        It takes one sort instead of a turn for each candidate, but goes through all before it yields.
+        It sorts all candidates once, which costs less than a heap. But it reads all of them before it yields.
         """
         result: list[Candidate] = []
         for level in levels:
@@ -194,7 +196,7 @@ class _CandidateWalk:
         return iter(result)
 
     def are_independent(self, levels: Iterable[_Level]) -> bool:
-        """Whether ``at_once`` applies: removing from one ClusterQueue changes nothing for another."""
+        """Whether the removal of candidates of one ClusterQueue changes nothing for another ClusterQueue."""
         return self._search.world.local_queue_usage is None and not any(
             key.is_cohort and child is not level.visited
             for level in levels
@@ -220,7 +222,7 @@ class _CandidateWalk:
         return self._search.in_stage(self._stage, queue, policy, self._highest, since)
 
     def _while_borrowing(self, node: Node) -> Iterator[Candidate]:
-        """Yield candidates of a ClusterQueue until, without them, it borrows nothing that is contested."""
+        """Yield candidates of a ClusterQueue while it would borrow a contested pair without them."""
         self._index.apply_usage(node)
         borrowed = {
             pair: cell.usage - cell.subtree
@@ -251,13 +253,14 @@ def attempts(
     has_candidates_elsewhere: bool,
     has_candidates_with_advantage: bool,
 ) -> tuple[bool, ...]:
-    """Whether the preemptor may borrow, attempt by attempt.
+    """Return, for each attempt, whether the preemptor may borrow.
 
     Args:
-        rule: of the preemptor's ClusterQueue.
-        is_below_nominal: whether that is strictly below its nominal quota in all contested pairs.
+        rule: the rule of the preemptor's ClusterQueue.
+        is_below_nominal: whether this ClusterQueue is strictly below its nominal quota in all contested
+            pairs.
         has_candidates_elsewhere: whether there are candidates in other ClusterQueues.
-        has_candidates_with_advantage: whether there are any with the advantage of the hierarchy.
+        has_candidates_with_advantage: whether some of them can be preempted with the advantage.
     """
     never = rule.policy is PreemptionPolicy.NEVER
     if not has_candidates_elsewhere or (never and not is_below_nominal):
@@ -266,7 +269,7 @@ def attempts(
 
 
 def _highest_while_borrowing(search: TargetSearch) -> int:
-    """Return the highest priority of candidates without the advantage for a borrowing preemptor."""
+    """Return the highest priority of candidates, if the preemptor borrows and has no advantage."""
     rule = search.preemptor.queue.spec.preemption.borrow_within_cohort
     highest = highest_priority(rule.policy, search.preemptor.workload.priority)
     return highest if rule.max_priority_threshold is None else min(highest, rule.max_priority_threshold)
@@ -278,14 +281,14 @@ def _is_below_nominal(search: TargetSearch) -> bool:
 
 
 def has_candidates_in_own_queue_alone(search: TargetSearch, levels: Levels) -> bool:
-    """Whether the preemptor must borrow, and may preempt nothing elsewhere while it does."""
+    """Whether the preemptor must borrow, and so may preempt only in its own ClusterQueue."""
     policy = search.preemptor.queue.spec.preemption
     never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER
     return never and not levels.with_advantage and not _is_below_nominal(search)
 
 
 def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
-    """As ``find``, where only workloads of the preemptor's ClusterQueue are candidates."""
+    """As ``find``, if only workloads of the preemptor's ClusterQueue are candidates."""
     queue = search.preemptor.queue
     own = search.candidates(queue, queue.spec.preemption.within_cluster_queue)
     is_enough = RequestedCapacity(queue.node, search.usage).is_available
@@ -295,12 +298,12 @@ def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
 def _remove_until_enough(
     groups: Iterable[tuple[Iterator[Candidate], bool]], is_enough: Callable[[], bool]
 ) -> list[Candidate]:
-    """Return the candidates that were removed when that was enough, without those that need not leave.
+    """Remove candidates until that is enough, and return those that must leave. Restore all usage at the end.
 
     Args:
-        groups: candidates group by group, and whether removals can be enough from a group on. Before such a
-            group ``is_enough`` is not called.
-        is_enough: whether what was removed is enough. The usage of all candidates is restored at the end.
+        groups: candidates group by group, each with whether removals can be enough from this group on. Before
+            such a group, ``is_enough`` is not called.
+        is_enough: whether the removed candidates are enough.
     """
     removed: list[Candidate] = []
     can_be_enough = False
@@ -320,7 +323,7 @@ def _remove_until_enough(
 
 
 class _ClassicalSearch:
-    """One search; candidates in other ClusterQueues have at most the ``highest`` priority."""
+    """One search. Candidates in other ClusterQueues have at most the priority ``highest``."""
 
     def __init__(self, search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) -> None:
         self._search = search
@@ -402,9 +405,9 @@ def find(search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) 
     """Return the workloads to preempt, in the order in which the search ends; none if nothing is enough.
 
     Args:
-        search: what the search is for.
-        index: of the preemptor's tree.
-        levels: those of the search.
+        search: the input of the search.
+        index: the index of the preemptor's tree.
+        levels: the levels of the search.
         highest: the highest priority of candidates in other ClusterQueues.
     """
     return _ClassicalSearch(search, index, levels, highest).find()

@@ -1,16 +1,16 @@
 """Fair preemption: candidates of the ClusterQueue with the greatest share are tried first.
 
-The preemptor counts as if it had been admitted. From the root, the search descends into the child with the
-greatest share until it reaches a ClusterQueue, the *target*. It evaluates the target's next candidate and
-then starts from the root again, because shares have changed. Candidates in the preemptor's own ClusterQueue
-are accepted without a comparison, and so are all others while that ClusterQueue stays within its nominal
-quota (by a gate). Otherwise the strategy compares the two nodes just below the lowest common ancestor. A
-second strategy tries rejected candidates once more, one of each ClusterQueue (semantics, Preemption, Fair
-sharing).
+During a search, the preemptor counts as if it had been admitted. The search descends from the root into the
+child with the greatest share until it reaches a ClusterQueue, the *target queue*. It evaluates the next
+candidate of this ClusterQueue. Then it starts from the root again, because shares have changed.
 
-Removing a candidate never raises a share, never makes a node borrow and never makes a first candidate
-better. So a target that has no candidates left never returns, and a place in the order that was found earlier
-is a lower bound.
+Candidates in the preemptor's own ClusterQueue are accepted without a comparison. With a gate, so are all
+others while this ClusterQueue is within its nominal quota. Otherwise the strategy compares the two nodes just
+below the lowest common ancestor. A second strategy tries rejected candidates again, one of each ClusterQueue
+(semantics, Preemption, Fair sharing).
+
+The removal of a candidate never raises a share, never makes a node borrow, and never improves a first
+candidate. So a ClusterQueue without candidates never gets new ones, and an earlier sort key is a lower bound.
 """
 
 import operator
@@ -49,7 +49,7 @@ class _FairSearch:
         self.removed: list[Candidate] = []
 
     def free_capacity(self, fairness: FairSharing) -> bool:
-        """Remove candidates until the preemptor fits; whether it does."""
+        """Remove candidates until the preemptor fits. Return whether it fits."""
         if (
             estimate_reachability(
                 self._search, self._bounds.index, self._capacity, self._capacity.is_available
@@ -72,7 +72,7 @@ class _FairSearch:
         return fits
 
     def _run(self, targets: Targets, strategy: Strategy) -> bool:
-        """Remove the candidates that a strategy accepts until the preemptor fits; whether it does."""
+        """Remove candidates that a strategy accepts until the preemptor fits. Return whether it fits."""
         root = targets.build()
         while (target := root.descend()) is not None:
             if target.is_own:
@@ -86,7 +86,7 @@ class _FairSearch:
         return False
 
     def _remove(self, candidate: Candidate) -> bool:
-        """Remove a candidate; whether the preemptor fits then."""
+        """Remove a candidate. Return whether the preemptor fits then."""
         candidate.remove()
         self.removed.append(candidate)
         self._capacity.remove_from_usage()
@@ -95,10 +95,10 @@ class _FairSearch:
         return fits
 
     def _compare(self, target: Target, strategy: Strategy) -> Candidate | None:
-        """Return the target's first candidate that the strategy accepts; those before it are rejected."""
+        """Return the first candidate of a target that the strategy accepts. Reject those before it."""
         target_side = target.sides.target
         is_enough = strategy.accepts(share(target.sides.preemptor))
-        # Without a candidate, the share is not greater: one comparison can accept all candidates.
+        # Without a candidate, the share is at most as great: one comparison can reject all candidates.
         rejects_all = not is_enough(share(target_side))
         rejected: set[Usage] = set()
         while (candidate := target.pop(PreemptionReason.IN_COHORT_FAIR_SHARING)) is not None:

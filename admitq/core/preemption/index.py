@@ -1,15 +1,15 @@
 """Indexes of the candidates of one cohort tree, shared by all searches of a cycle.
 
-An index lists, for each cohort, the children that borrow one of some contested (flavor, resource) pairs and
-have candidates, ClusterQueues and cohorts alike. A search reads the lists from the beginning, only as far as
-it needs candidates. The order of a list holds for every preemptor: it goes by the first workload that any
-preemptor could preempt. For one preemptor, that workload may be no candidate. Therefore a key is a lower
-bound of a child's place, and a search finds the place itself when it gets there.
+For each cohort, an index lists the children that borrow a contested (flavor, resource) and have candidates:
+ClusterQueues and cohorts. A search reads a list from the beginning, as far as it needs candidates.
 
-The usage in an index is that of the tree without the victims of the cycle so far. While a search removes
-candidates one by one, the index stays as it is: usage only falls, so that no child has to be added, and a
-search tests whether a child still borrows. After a change that lasts, ``update`` corrects the path of one
-node.
+The order of a list is the same for every preemptor: the sort key of a child is that of the first workload
+that any preemptor could preempt. This workload may not be a candidate for the present preemptor. So the key
+is a lower bound, and a search computes the exact key when it reaches the child.
+
+The usage in an index is that of the tree without the victims of the cycle so far. A search that removes
+candidates does not change the index. Usage only falls during a search: no child has to be added, and the
+search tests whether a child still borrows. After a lasting change, ``update`` corrects the path of one node.
 """
 
 from abc import ABC, abstractmethod
@@ -33,19 +33,19 @@ _Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 Contested = frozenset[FlavorResource]
 Amounts = Mapping[FlavorResource, int]
-"""By pair; none of what is missing."""
+"""Amounts by pair; 0 for a pair that is missing."""
 
 BEFORE_ALL: Final = -(1 << 63)
-"""An instant before all others; negated, one after all others."""
+"""An instant before all others. Negated, it is an instant after all others."""
 
 
 class SearchedTree:
     """A cohort tree as the searches of one cycle see it.
 
     Args:
-        world: where workloads hold quota.
+        world: the world with the workloads that hold quota.
         usage: the usage without the victims of the cycle.
-        excluded: workloads that are no candidates: victims of the cycle, and workloads admitted in it.
+        excluded: workloads that are not candidates: victims of the cycle, and workloads admitted in it.
     """
 
     def __init__(self, world: World, usage: SupposedUsage, excluded: Container[ObjectKey]) -> None:
@@ -53,22 +53,23 @@ class SearchedTree:
         self.usage = usage
         self.excluded = excluded
         self.reads_without_candidate = 0
-        """How many times a listed ClusterQueue had no candidate for some preemptor."""
+        """How often a search reached a listed ClusterQueue that had no candidate for its preemptor."""
 
 
 class CandidateIndex(ABC, Generic[_Key]):
-    """Children with candidates of each cohort, in order, for one set of contested pairs.
+    """For each cohort, the children with candidates, in order, for one set of contested pairs.
 
-    Lists are made when they are first read: a cohort within its quota hides what is below it.
+    A list is built when it is first read. Most lists are never read: a search does not look below a cohort
+    that is within its quota.
     """
 
     _LISTS = 1
-    """How many lists there are for each cohort."""
+    """The number of lists of each cohort."""
 
     def __init__(self, tree: SearchedTree, contested: Contested) -> None:
         self._tree = tree
         self.usage: Final = tree.usage.differing
-        """The usage on which the index rests, by cell; a cell that is missing has the usage that it holds."""
+        """The usage of the index, where it differs from the usage in a cell."""
         self.contested: Final = contested
         self._lists: dict[Node, tuple[list[tuple[_Key, Node]], ...]] = {}
         self._keys_of: dict[Node, tuple[_Key | None, ...]] = {}
@@ -76,39 +77,39 @@ class CandidateIndex(ABC, Generic[_Key]):
         self._usage_without_listed: dict[FlavorResource, _UsageWithoutListed] = {}
 
     def prepare(self, node: Node) -> None:
-        """Make the lists of all cohorts above a preemptor's node, before a search changes their usage."""
+        """Build the lists of all cohorts above a preemptor's node, before a search changes their usage."""
         for cohort in node.ancestors:
             self._lists_of(cohort)
 
     def children(self, cohort: Node, number: int = 0) -> list[tuple[_Key, Node]]:
-        """Return one list of a cohort: places and nodes of children with candidates."""
+        """Return one list of a cohort: the sort keys and nodes of children with candidates."""
         return self._lists_of(cohort)[number]
 
     def first_order(self, node: Node, stage: Stage) -> PreemptionOrder | None:
-        """Return the place of the first workload in a listed ClusterQueue that may be preempted."""
+        """Return the sort key of the first workload of a listed ClusterQueue that can be preempted."""
         return self._first_orders_of[node][stage]
 
     def is_listed(self, node: Node) -> bool:
-        """Whether a node borrows and has candidates, for some preemptor; its parent's lists are made."""
+        """Whether a node is in a list of its parent. The lists of the parent must be built already."""
         return node in self._keys_of
 
     def apply_usage(self, node: Node) -> None:
-        """Have the cells of a node and of those above it show the usage on which the index rests."""
+        """Put the usage of the index into the cells of a node and of the nodes above it."""
         self._tree.usage.apply(node)
 
     def count_read_without_candidate(self) -> None:
-        """Note that a listed ClusterQueue had no candidate for some preemptor."""
+        """Count that a listed ClusterQueue had no candidate for a preemptor."""
         self._tree.reads_without_candidate += 1
 
     def usage_without_listed(self, cohort: Node, visited: Node, pair: FlavorResource) -> int:
-        """Return the usage of a cohort from all children but one, if listed ClusterQueues used nothing."""
+        """Return the usage of a cohort without one child, if listed ClusterQueues used nothing."""
         totals = self._usage_without_listed.get(pair)
         if totals is None:
             totals = self._usage_without_listed[pair] = _UsageWithoutListed(pair)
         return totals.total(self, cohort) - totals.part(visited)
 
     def update(self, node: Node) -> None:
-        """Correct the lists on the path of a ClusterQueue."""
+        """Update the lists on the path of a ClusterQueue, after a change there."""
         at = node
         while (parent := at.parent) is not None:
             if parent in self._lists:
@@ -118,13 +119,13 @@ class CandidateIndex(ABC, Generic[_Key]):
             at = parent
 
     def usage_in_parent(self, node: Node, pair: FlavorResource) -> int:
-        """Return what a node takes of a pair from its parent's capacity."""
+        """Return the usage of a pair at the parent that comes from a node."""
         cell = node.cells.get(pair)
         return 0 if cell is None else max(0, self.usage.get(cell, cell.usage) - cell.local)
 
     @abstractmethod
     def _compute_sort_keys(self, node: Node) -> tuple[_Key | None, ...]:
-        """Return the places of a borrowing node in its parent's lists; None where it has no candidates."""
+        """Return the sort keys of a borrowing node in the lists of its parent; None without candidates."""
 
     def _lists_of(self, cohort: Node) -> tuple[list[tuple[_Key, Node]], ...]:
         lists = self._lists.get(cohort)
@@ -159,7 +160,7 @@ class CandidateIndex(ABC, Generic[_Key]):
                     insort(keys_in_order, (after, node))
 
     def _sort_keys(self, node: Node) -> tuple[_Key | None, ...] | None:
-        """Return the places of a node in its parent's lists; None if it is in none of them."""
+        """Return the sort keys of a node in the lists of its parent; None if it is in no list."""
         usage = self.usage
         for cell in contested_cells(node, self.contested):
             if usage.get(cell, cell.usage) > cell.subtree:
@@ -172,7 +173,7 @@ class CandidateIndex(ABC, Generic[_Key]):
         return keys if any(key is not None for key in keys) else None
 
     def _first_orders(self, node: Node) -> tuple[PreemptionOrder | None, ...]:
-        """Return the first places in a ClusterQueue by stage. In a cycle, candidates only leave."""
+        """Return the first sort keys in a ClusterQueue, by stage. In a cycle, no candidate is added."""
         former = self._first_orders_of.get(node)
         orders = tuple(
             None if former is not None and former[stage] is None else self._next(node, stage, former)
@@ -198,7 +199,7 @@ class CandidateIndex(ABC, Generic[_Key]):
 
 
 class OrderIndex(CandidateIndex[OrderKey]):
-    """For classical preemption: one list for each stage, by the order of first candidates."""
+    """The index for classical preemption: one list for each stage, in the order of first candidates."""
 
     _LISTS = len(STAGES)
 
@@ -214,9 +215,9 @@ class OrderIndex(CandidateIndex[OrderKey]):
 
 
 class ShareIndex(CandidateIndex[ShareKey]):
-    """For fair preemption: one list, by share, of nodes with candidates up to a priority.
+    """The index for fair preemption: one list, by share, of nodes with candidates up to a priority.
 
-    The list does not go by priority. So a list of all nodes could be long without a candidate.
+    The order does not depend on priority. So a list of all nodes could be long and have no candidate.
     """
 
     def __init__(self, tree: SearchedTree, contested: Contested, highest: int) -> None:
@@ -224,7 +225,7 @@ class ShareIndex(CandidateIndex[ShareKey]):
         self.highest: Final = highest
 
     def sort_key(self, node: Node) -> ShareKey | None:
-        """Return the place of a node in the list of its parent; None if it is not listed."""
+        """Return the sort key of a node in the list of its parent; None if it is not listed."""
         keys = self._keys_of.get(node)
         return None if keys is None else keys[0]
 
@@ -245,7 +246,7 @@ class ShareIndex(CandidateIndex[ShareKey]):
         return (share_key(node, supposed_share(node, self.usage), candidate),)
 
     def held(self, node: Node) -> Iterator[Amounts]:
-        """Yield what candidates of a ClusterQueue hold; those that hold the same once."""
+        """Yield the distinct usages of the candidates of a ClusterQueue."""
         quota_holders, excluded = self._tree.world.quota_holders, self._tree.excluded
         seen: set[Usage] = set()
         for holders in (quota_holders.leaving, quota_holders.staying):
@@ -261,10 +262,10 @@ class ShareIndex(CandidateIndex[ShareKey]):
 
 
 class _UsageWithoutListed:
-    """What each cohort would use of a pair if the listed ClusterQueues below it used nothing.
+    """For each cohort, its usage of a pair if the listed ClusterQueues below it used nothing.
 
-    The index is passed to each method: if the two referred to each other, only a garbage collection would
-    free them.
+    Callers pass the index to each method. If this object referred to the index, the two would form a
+    reference cycle, and only a garbage collection would free them.
     """
 
     def __init__(self, pair: FlavorResource) -> None:
@@ -273,7 +274,7 @@ class _UsageWithoutListed:
         self._parts: dict[Node, int] = {}
 
     def total(self, index: CandidateIndex[Any], cohort: Node) -> int:
-        """Return the usage of a cohort."""
+        """Return this usage of a cohort."""
         total = self._totals.get(cohort)
         if total is None:
             index.children(cohort)
@@ -285,18 +286,18 @@ class _UsageWithoutListed:
         return total
 
     def part(self, node: Node) -> int:
-        """Return the part of a node in the computed total of its parent."""
+        """Return the part of a node in the total of its parent. The total must be computed already."""
         return self._parts[node]
 
     def update(self, index: CandidateIndex[Any], node: Node, parent: Node) -> None:
-        """Correct what is counted of a node in its parent."""
+        """Update the part of a node in the total of its parent, after a change at the node."""
         if parent in self._totals:
             part = self._usage_in_parent(index, node)
             self._totals[parent] += part - self._parts[node]
             self._parts[node] = part
 
     def _usage_in_parent(self, index: CandidateIndex[Any], node: Node) -> int:
-        """Return what a node would take from its parent's capacity."""
+        """Return the usage at the parent that would come from a node."""
         if not index.is_listed(node):
             return index.usage_in_parent(node, self._pair)
         cell = node.cells.get(self._pair)

@@ -36,7 +36,7 @@ def never_preempts(policy: ClusterQueuePreemption) -> bool:
 
 
 def reserves_capacity(policy: ClusterQueuePreemption) -> bool:
-    """Whether a head without targets reserves capacity: it need not if it may reclaim from any workload."""
+    """Whether a head without targets reserves capacity. It does not if it may reclaim from any workload."""
     return policy.reclaim_within_cohort is not PreemptionPolicy.ANY
 
 

@@ -1,4 +1,4 @@
-"""Places of the children of a cohort: the order in which a search gets to them."""
+"""Sort keys of the children of a cohort: the order in which a search reaches them."""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from admitq.core.quota_holders import PreemptionOrder
 
 
 class OrderKey(NamedTuple):
-    """Place of a cohort's child in classical preemption; name and kind make it unique."""
+    """The sort key of a cohort's child in classical preemption. Name and kind make it unique."""
 
     order: PreemptionOrder
     name: str
@@ -17,7 +17,7 @@ class OrderKey(NamedTuple):
 
 
 class ShareKey(NamedTuple):
-    """Place of a cohort's child in fair preemption.
+    """The sort key of a cohort's child in fair preemption.
 
     A greater share comes first, then a cohort before a ClusterQueue, then the better first candidate.
     """
@@ -29,15 +29,21 @@ class ShareKey(NamedTuple):
 
 
 def share_key(node: Node, share: Share, candidate: tuple[object, ...] = ()) -> ShareKey:
-    """Return the place of a node with this share; of a ClusterQueue, also by its first candidate."""
+    """Return the sort key of a node with this share. That of a ClusterQueue has its first candidate."""
     return ShareKey(not share.infinite, -share.amount, candidate, node.name)
 
 
 def share_from_key(key: ShareKey) -> Share:
-    """Return the share by which a node has its place."""
+    """Return the share of the node with this sort key."""
     return Share(infinite=not key.finite, amount=-key.share_descending)
 
 
 def candidate_key(order: PreemptionOrder, *, is_leaving: bool, is_own: bool) -> tuple[object, ...]:
-    """Return how first candidates compare in fair preemption; ``is_own``: in the preemptor's ClusterQueue."""
+    """Return the sort key of a first candidate in fair preemption.
+
+    Args:
+        order: its sort key in its ClusterQueue.
+        is_leaving: whether it is leaving already.
+        is_own: whether its ClusterQueue is the preemptor's.
+    """
     return (not is_leaving, is_own, order)

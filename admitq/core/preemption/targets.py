@@ -1,18 +1,19 @@
 """The order in which a fair search reaches candidates: the target queues of a cohort tree.
 
 A *target queue* (class ``Target``) is a ClusterQueue with candidates. The *path* leads from the root to the
-preemptor's ClusterQueue. A child of a cohort is *listed* as long as only its place in the index is known,
-which is a lower bound of its place. The search *opens* it when it gets there; from then on, its place goes
-by present shares.
+preemptor's ClusterQueue. A child of a cohort is *listed* while only its sort key in the index is known, which
+is a lower bound. The search *opens* the child when it reaches it. From then on, its sort key depends on
+present shares.
 
-The search passes over listed children of which it would accept no candidate at present: to open one would
-only reject all its candidates. Rejected candidates must stay rejected, also when shares change. So children
-that were passed over are skipped before they could be accepted:
+The search passes over a listed child if it would accept none of its candidates at present. To open such a
+child would only reject all its candidates. Rejected candidates must stay rejected when shares change. So the
+search skips a child that it passed over before the child could be accepted:
 
 - A child of a cohort on the path is compared with the child on the path. It is skipped when the search
-  descends the path, because removing a candidate there lowers the share of the preemptor's side.
-- Below a cohort off the path, that cohort or one above it is compared. What is passed over is skipped when
-  the search finds a target in the cohort. When it returns, both shares may have fallen.
+  descends the path: the removal of a candidate there lowers the share of the preemptor's side.
+- Below a cohort off the path, the share of this cohort, or of a cohort above it, is compared. Children that
+  were passed over are skipped when the search finds a target in the cohort. When the search is there again,
+  both shares may have fallen.
 """
 
 import heapq
@@ -38,10 +39,10 @@ class Strategy(NamedTuple):
 
     compare: Callable[[Share, Share], bool]
     by_final: bool
-    """Whether the target's share without the candidate counts; otherwise its present share."""
+    """Whether the share of the target without the candidate counts, or else its present share."""
 
     def accepts(self, preemptor_share: Share) -> Callable[[Share], bool]:
-        """Return which shares of a target are enough, by the preemptor's."""
+        """Return the condition for the share of a target, given the share of the preemptor."""
         return partial(self.compare, preemptor_share)
 
 
@@ -70,7 +71,7 @@ class Target:
         return self.sides.preemptor is self.node
 
     def sort_key(self) -> ShareKey | None:
-        """Return its place by present shares; None without candidate, or if it borrows nothing contested."""
+        """Return the sort key by present shares; None without candidate or borrowing."""
         candidate, is_own = self._next, self.is_own
         if candidate is None or not (is_own or is_borrowing(self._contested)):
             return None
@@ -79,11 +80,11 @@ class Target:
         return share_key(self.node, share(self.node), key)
 
     def descend(self) -> "Target | None":
-        """Return itself, if it has candidates."""
+        """Return this target; None if it has no candidate."""
         return None if self._next is None else self
 
     def pop(self, reason: PreemptionReason) -> Candidate | None:
-        """Return the next candidate, which would be preempted for this reason."""
+        """Remove and return the next candidate, with this reason."""
         candidate = self._next
         if candidate is not None:
             candidate.reason = reason
@@ -96,12 +97,13 @@ class Target:
 
 
 class _ListedByShare:
-    """The children of a cohort that are listed, in the order of the index.
+    """The listed children of a cohort, in the order of the index.
 
     Args:
-        children: the list.
-        left_out: the children that are open from the beginning.
-        find: the place of the first child, from a place on, of which a candidate may be accepted at present.
+        children: the list of the index.
+        excluded: the children that are open from the beginning.
+        find_acceptable: returns the sort key of the first child, from a sort key on, with a candidate that
+            the search may accept at present.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class _ListedByShare:
         self._position = 0
 
     def pop(self, before: ShareKey | None) -> Node | None:
-        """Return the next child with a candidate that may be accepted; None if it is after this place."""
+        """Return the next child with a candidate that may be accepted; None if it is after this sort key."""
         children = self._children
         while self._position < len(children):
             key, node = children[self._position]
@@ -135,14 +137,14 @@ class _ListedByShare:
         return None
 
     def pop_equals(self, key: ShareKey) -> list[Node]:
-        """Return all children before this place with the same share, also without an acceptable candidate."""
+        """Return all children before this key with the same share, also without acceptable candidates."""
         children = self._children
         start = bisect_left(children, (key[:2],), self._position)
         self._position = bisect_left(children, (key,))
         return [node for _, node in children[start : self._position] if node not in self._excluded]
 
     def skip(self, key: ShareKey) -> None:
-        """Skip all children before a place: their candidates were rejected when they were passed over."""
+        """Skip all children before a sort key: their candidates count as rejected."""
         self._position = bisect_left(self._children, (key,), self._position)
 
 
@@ -151,10 +153,10 @@ class _Branch:
 
     Args:
         node: the cohort.
-        contested: its cells of the contested pairs; None on the path, where it need not borrow.
+        contested: its cells of the contested pairs. None for a cohort on the path, which need not borrow.
         below: the child on the path; None if it has no candidates, or if the cohort is off the path.
         listed: its listed children.
-        open_listed: opens one of them.
+        open_listed: opens a listed child.
     """
 
     def __init__(
@@ -175,13 +177,13 @@ class _Branch:
             self.add(child_on_path)
 
     def sort_key(self) -> ShareKey | None:
-        """Return its place by present shares; None if it borrows nothing and is off the preemptor's path."""
+        """Return the sort key by present shares; None if the cohort is off the path and does not borrow."""
         if self._contested is not None and not is_borrowing(self._contested):
             return None
         return share_key(self._node, share(self._node))
 
     def descend(self) -> Target | None:
-        """Return the target below with the first place; None if no candidate is left below."""
+        """Return the first target below the cohort; None if no candidate is left below."""
         children = self._children
         while True:
             self._open_listed_children()
@@ -204,23 +206,27 @@ class _Branch:
             return target
 
     def add(self, child: "_Branch | Target") -> None:
-        """Add an open child, unless it has no place."""
+        """Add an open child, unless it has no sort key."""
         key = child.sort_key()
         if key is not None:
             heapq.heappush(self._children, (key, child))
 
     def _open_listed_children(self) -> None:
-        """Open the listed children that may come before all that are open."""
+        """Open the listed children that may come before all open children."""
         children = self._children
         while (node := self._listed.pop(children[0][0] if children else None)) is not None:
             self.add(self._open_listed(node))
 
     def _open_equals(self, key: ShareKey) -> bool:
-        """Open listed children that may come after this place of the preemptor's own ClusterQueue, if any.
+        """Open listed children that may come after the preemptor's own ClusterQueue with this sort key.
 
-        They are listed before it with the same share. By the index, their first candidates are leaving. But
-        those may be no candidates of this preemptor, and others come after candidates that are leaving in the
-        own ClusterQueue. If none is leaving there, all others with the same share come before it.
+        These children have the same share, and the index lists them before the own ClusterQueue, because
+        their first candidates are leaving. These may not be candidates of this preemptor. The other
+        candidates of these children come after candidates of the own ClusterQueue that are leaving. If no
+        candidate of the own ClusterQueue is leaving, all other children with the same share come before it.
+
+        Returns:
+            Whether a child was opened.
         """
         is_own_leaving = key.candidate[:1] == (False,)
         equals = self._listed.pop_equals(key) if is_own_leaving else []
@@ -230,10 +236,10 @@ class _Branch:
 
 
 class FirstRun(NamedTuple):
-    """The results of a run that the run of the second strategy needs."""
+    """Results of the run with the first strategy. The run with the second strategy needs them."""
 
     opened: Mapping[Node, list[Node]]
-    """The children that were opened, by cohort. Of all others, every candidate was rejected."""
+    """The children that were opened, by cohort. All candidates of other children were rejected."""
     rejected: Mapping[Node, Candidate]
     """The first rejected candidate of each ClusterQueue that was opened."""
 
@@ -242,10 +248,10 @@ class Targets:
     """Builds the tree of targets for one run of a search.
 
     Args:
-        search: the search.
+        search: the input of the search.
         bounds: the index of the preemptor's tree, with bounds.
-        strategy: which candidates this run accepts.
-        first: the results of the first run, if this is the second one.
+        strategy: decides which candidates this run accepts.
+        first_run: the results of the first run, if this is the second run.
     """
 
     def __init__(
@@ -262,7 +268,7 @@ class Targets:
         self._has_exact_places = search.world.local_queue_usage is None and not (
             equals_must_be_newer(policy) and bounds.index.highest == search.preemptor.workload.priority
         )
-        """Whether the first candidates in the index are those of this preemptor, so that places are exact."""
+        """Whether sort keys are exact: the first candidates in the index are those of this preemptor."""
         self._compares_always = (
             first_run is not None or not search.world.settings.gates.fair_sharing_preempt_within_nominal
         )
@@ -275,12 +281,12 @@ class Targets:
         """The children that were opened in this run, by cohort."""
 
     def build(self) -> _Branch | Target:
-        """Return the targets from the root."""
+        """Return the tree of targets, from the root."""
         root = self._own.root
         return self._branch(root, None) if root.is_cohort else self._own_target()
 
     def compares_shares(self) -> bool:
-        """Whether shares decide at present: not while the preemptor's ClusterQueue is within its quota."""
+        """Whether shares decide now. By a gate, they do not while the preemptor's queue is within quota."""
         return self._compares_always or is_borrowing(self._contested)
 
     def _own_target(self) -> Target:
@@ -289,7 +295,7 @@ class Targets:
         return Target(self._own, (), _Sides(self._own, self._own), candidates)
 
     def _branch(self, cohort: Node, sides: _Sides | None) -> _Branch:
-        """Return the branch of a cohort; without sides, the cohort is on the preemptor's path."""
+        """Return the branch of a cohort. Without ``sides``, the cohort is on the path."""
         child_on_path = self._path.get(cohort)
         opened = () if self._first_run is None else self._first_run.opened.get(cohort, ())
         branch = _Branch(
@@ -310,7 +316,7 @@ class Targets:
         return branch
 
     def _child_on_path(self, node: Node | None) -> _Branch | Target | None:
-        """Return the child on the preemptor's path. In a second run, its own candidates have been removed."""
+        """Return the child on the path. In a second run, its own candidates are removed already."""
         if node is None:
             return None
         if node is not self._own:
@@ -318,9 +324,9 @@ class Targets:
         return self._own_target() if self._first_run is None else None
 
     def _find_on_path(self, cohort: Node, since: ShareKey) -> ShareKey | None:
-        """Return the place of the first child of a cohort on the path of which a candidate may be accepted.
+        """Return the key of the first child of a cohort on the path with a candidate that may be accepted.
 
-        The child is compared with that on the path, which has other usage than the index.
+        Such a child is compared with the child on the path. The usage of the latter differs from the index.
         """
         if not self.compares_shares():
             return since
@@ -331,10 +337,11 @@ class Targets:
         return self._bounds.next_by_final_share(cohort, since, is_enough, child_on_path)
 
     def _find_off_path(self, sides: _Sides, cohort: Node, since: ShareKey) -> ShareKey | None:
-        """Return the same for a cohort off the path; the compared side is the cohort or is above it.
+        """Return the same for a cohort off the path. The compared side is this cohort, or a cohort above it.
 
-        If the places in the index are not exact, a child that was passed over could be skipped although it
-        comes later. Then either all children are passed over, so that the order does not matter, or none.
+        If sort keys of the index are not exact, a child that was passed over could be skipped although it
+        comes later. In this case, the search passes over all children or none, so that the order does not
+        matter.
         """
         if not self.compares_shares():
             return since
@@ -344,7 +351,7 @@ class Targets:
             return since if is_enough(share(target)) else None
 
         def are_small(amounts: Amounts) -> bool:
-            """Whether the side's share is enough if the usage of the cohort falls by these amounts."""
+            """Whether the share of the side is sufficient if the cohort's usage falls by these amounts."""
             node = cohort
             while node is not target:
                 amounts = bounds.amounts_at_parent(node, amounts)
@@ -371,7 +378,7 @@ class Targets:
         return target
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
-        """Return all candidates of a ClusterQueue; in a second run, only the first that was rejected."""
+        """Return all candidates of a ClusterQueue; in a second run, only its first rejected candidate."""
         first_run = self._first_run
         if first_run is None:
             return self._listed_candidates(node)

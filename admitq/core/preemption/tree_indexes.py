@@ -17,15 +17,15 @@ _READS_WITHOUT_CANDIDATE: Final = 16
 
 
 class TreeIndexes:
-    """All indexes of one cohort tree in one cycle, made when they are first needed.
+    """All indexes of one cohort tree in one cycle. An index is built when it is first needed.
 
-    No index refers to this object, and an index does not refer to its bounds. So all are freed at the end of
-    a cycle without a garbage collection.
+    No index refers to this object or to its own bounds. So Python frees all of them at the end of a cycle
+    without a garbage collection.
 
     Args:
-        world: where workloads hold quota.
+        world: the world with the workloads that hold quota.
         usage: the usage without the victims of the cycle.
-        excluded: workloads that are no candidates: victims of the cycle, and workloads admitted in it.
+        excluded: workloads that are not candidates: victims of the cycle, and workloads admitted in it.
     """
 
     def __init__(self, world: World, usage: SupposedUsage, excluded: Container[ObjectKey]) -> None:
@@ -42,7 +42,7 @@ class TreeIndexes:
         return index
 
     def by_share(self, contested: Contested, highest: int) -> FinalBounds:
-        """Return the index for fair preemption with its bounds, of candidates up to a priority."""
+        """Return the index for fair preemption of candidates up to a priority, with its bounds."""
         bounds = self._by_share.get((contested, highest))
         if bounds is None:
             index = ShareIndex(self._tree, contested, highest)
@@ -52,9 +52,9 @@ class TreeIndexes:
     def highest_priority(self, preemptor: Preemptor) -> int:
         """Return the highest priority of candidates in other ClusterQueues.
 
-        If workloads of the preemptor's own priority are candidates only when newer, a search must read
-        each of them. After some searches that found none, the newest one of the tree is found, once for all
-        preemptors.
+        If workloads of the preemptor's own priority are candidates only when newer, a search must read each
+        of them. After some reads without a candidate, this method finds the newest of them, once for all
+        preemptors. A preemptor that is newer still then has only candidates of lower priority.
         """
         queue, workload = preemptor
         policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
@@ -79,7 +79,7 @@ class TreeIndexes:
         return max(times, default=BEFORE_ALL)
 
     def update(self, node: Node) -> None:
-        """Correct all indexes after a change of usage or candidates at a ClusterQueue."""
+        """Update all indexes after a change of usage or candidates at a ClusterQueue."""
         for index in self._by_order.values():
             index.update(node)
         for bounds in self._by_share.values():
