@@ -1,4 +1,4 @@
-"""Whether a ClusterQueue is active, and all causes why it is not, in the order of its condition message."""
+"""Whether a ClusterQueue is active, and if not, all causes in the order of its condition message."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ActiveReason(StrEnum):
 
 
 class InactiveCause(NamedTuple):
-    """One cause why a ClusterQueue is inactive, with the names of the objects at fault."""
+    """A cause why a ClusterQueue is inactive, with the names of the objects that cause it."""
 
     reason: ActiveReason
     names: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def _multikueue_with_provisioning(queue: ClusterQueue, objects: ReferencedObject
 
 
 def _missing_topologies(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
-    """Return pairs of topology and flavor, flattened. With MultiKueue, topologies are in other clusters."""
+    """Return missing topologies, each followed by its flavor. With MultiKueue, other clusters have them."""
     if _checks_of(objects.settings.multikueue_controller, queue, objects):
         return None
     flavors = (objects.flavors.get(name) for name in flavor_names(queue))

@@ -1,12 +1,13 @@
-"""Usage accounts of LocalQueues: within a ClusterQueue, the LocalQueue with the least past use comes first.
+"""Usage accounts of LocalQueues. In a ClusterQueue, the LocalQueue with the least past use comes first.
 
-The rules (semantics, Admission fair sharing): past use decays towards the present usage, by half in every
-half-life. It takes time until usage shows in the past use. So a workload is charged a penalty once, when its
-reservation is decided. The penalty becomes part of the consumed amounts when the workload is admitted, and is
-taken back if it never is.
+The rules (semantics, Admission fair sharing): past use decays towards the present usage. The difference
+halves in every half-life. So it takes time until new usage counts. Therefore a workload is charged a penalty
+once, when its reservation is decided. The penalty becomes part of the consumed amounts when the workload is
+admitted. If the workload is never admitted, the penalty is removed.
 
-Amounts are integers, in units of 2⁻⁵³ of the usual unit. Only the fraction that remains after a time is not
-exact: it is rounded to the nearest 2⁻⁵³. It is computed with integers, so that all machines agree.
+Amounts are integers, in units of 2⁻⁵³ of the usual unit. The fraction that remains after a time is rounded to
+the nearest 2⁻⁵³; all else is exact. It is computed with integers, so that the result is the same on all
+machines.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,7 @@ _ZERO: Final = Fraction()
 
 _PRECISION: Final = 192
 _DIGITS: Final = 128
-"""Binary digits of the exponent that count. Errors stay below 2⁻¹²⁰ and so leave the result alone."""
+"""The number of binary digits of the exponent that count. Errors are below 2⁻¹²⁰ and do not matter."""
 
 
 def _roots_of_half() -> tuple[int, ...]:
@@ -73,7 +74,7 @@ def remaining(elapsed: int, half_life: int) -> int:
 
 
 class PastUse(NamedTuple):
-    """The past use of a LocalQueue; less comes first. It is infinite for a weight of zero or less."""
+    """The past use of a LocalQueue; less use comes first. It is infinite for a weight of zero or less."""
 
     infinite: bool
     amount: Fraction
@@ -83,7 +84,7 @@ NEVER_USED: Final = PastUse(infinite=False, amount=_ZERO)
 
 
 class Charge(NamedTuple):
-    """The charge of a workload. ``penalty`` is the part that does not count as consumed yet."""
+    """The charge of a workload. ``penalty`` has the amounts that do not count as consumed yet."""
 
     uid: str
     queue: ObjectKey
@@ -108,7 +109,7 @@ class DumpedAccounts(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Account:
-    """The account of one LocalQueue. ``penalties`` sums open penalties; ``age`` counts changes."""
+    """The account of one LocalQueue. ``penalties`` sums open penalties, ``version`` counts changes."""
 
     weight: Fraction
     consumed: dict[str, int]
@@ -142,8 +143,8 @@ class UsageAccounts:
     def open(self, queue: LocalQueue, now: Instant) -> None:
         """Open the account of a LocalQueue with the consumed amounts of its status, or update its weight.
 
-        If the status has an instant in the future, the present counts: the past use would not decay until
-        then.
+        If the instant in the status is in the future, the present instant counts: else the past use would not
+        decay until then.
         """
         account = self._accounts.get(queue.key)
         if account is None:
@@ -180,7 +181,7 @@ class UsageAccounts:
         _changed(account)
 
     def roll_back(self, uid: str) -> ObjectKey | None:
-        """Remove the charge of a workload, and take back the penalty that was not settled.
+        """Remove the charge of a workload, and its penalty if that is not settled.
 
         Returns:
             The LocalQueue that was charged; None if there was no charge.
@@ -219,8 +220,8 @@ class UsageAccounts:
 
         Args:
             key: the LocalQueue.
-            used: what its admitted workloads use now, by resource.
-            now: the present; if it is before the last sample, nothing decays.
+            used: the present usage of its admitted workloads, by resource.
+            now: the present instant. If it is before the last sample, nothing decays.
         """
         account = self._accounts.get(key)
         if account is None:
@@ -270,7 +271,7 @@ class UsageAccounts:
         return ConsumedResources(tuple(sorted(amounts)), account.at)
 
     def version(self, key: ObjectKey) -> int:
-        """Return how often the account of a LocalQueue changed."""
+        """Return the number of changes of the account of a LocalQueue; 0 without an account."""
         account = self._accounts.get(key)
         return 0 if account is None else account.version
 

@@ -1,4 +1,4 @@
-"""Which admission checks of a ClusterQueue apply to a workload, and how many a workload can have."""
+"""The admission checks of a ClusterQueue that apply to a workload, and the limit of their number."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -7,7 +7,7 @@ from admitq.core.model import AdmissionCheckRule, PodSetAssignment
 from admitq.core.refusals import TooManyChecks
 
 MOST_CHECKS: Final = 8
-"""How many checks the status of a workload can list (semantics, Workload). A ClusterQueue can name more."""
+"""The number of checks that the status of a workload can list. A ClusterQueue can name more."""
 
 
 def assigned_flavors(pod_sets: Iterable[PodSetAssignment]) -> frozenset[str]:
@@ -18,11 +18,11 @@ def assigned_flavors(pod_sets: Iterable[PodSetAssignment]) -> frozenset[str]:
 def applicable_checks(
     rules: Iterable[AdmissionCheckRule], all_flavors: Collection[str], assigned: Collection[str] | None = None
 ) -> frozenset[str]:
-    """Return the checks that apply with the assigned flavors, or to every flavor while none are assigned.
+    """Return the checks that apply to the assigned flavors; without these, the checks that apply to all.
 
     Args:
         rules: the checks that the ClusterQueue names.
-        all_flavors: the flavors that it names.
+        all_flavors: the flavors that the ClusterQueue names.
         assigned: the flavors that the workload was assigned.
     """
     return frozenset(rule.name for rule in rules if _applies(rule, all_flavors, assigned))
@@ -44,9 +44,9 @@ def too_many_checks(
     all_flavors: Collection[str],
     assigned: Collection[str] | None = None,
 ) -> TooManyChecks | None:
-    """Return the refusal of a workload to which more checks apply than its status can list.
+    """Return the refusal of a workload to which more checks apply than its status can list; None if it can.
 
-    Checks that apply to every flavor are counted first: no assignment needs fewer.
+    Checks that apply to all flavors are counted first: every assignment needs them.
     """
     if len(rules) <= MOST_CHECKS:
         return None

@@ -9,7 +9,7 @@ from admitq.core.refusals import NoFlavorFits
 
 
 class FlavorFit(NamedTuple):
-    """How a flavor fits a request: the mode, and how far up the cohort tree quota comes from."""
+    """How a flavor fits a request: the mode, and the borrow level."""
 
     mode: FitMode
     borrow_level: int
@@ -20,7 +20,7 @@ FITS_WITHIN_QUOTA: Final = FlavorFit(FitMode.FIT, 0)
 
 
 class TriedFlavor(NamedTuple):
-    """The flavor at which the scan of one resource group stopped, for podsets that are assigned together.
+    """The flavor at which the scan of a resource group stopped, for podsets that are assigned together.
 
     The first podset and the first resource identify the scan.
     """
@@ -39,7 +39,7 @@ class Assignment(NamedTuple):
     mode: FitMode
     """The worst mode of any request. With any mode but ``FIT``, the workload does not fit now."""
     borrow_level: int
-    """The highest of any request, also of requests before the one that no flavor fits."""
+    """The highest borrow level of any request, including those before a request that no flavor fits."""
     contested: frozenset[FlavorResource]
     """The (flavor, resource) pairs that do not fit into unused quota."""
     refusal: NoFlavorFits | None
@@ -47,7 +47,7 @@ class Assignment(NamedTuple):
     attempts: tuple[FlavorAttempt, ...]
     """If the workload fits: the flavors that were tried, except those that fit without borrowing."""
     tried: tuple[TriedFlavor, ...]
-    """Scans that have flavors left to try."""
+    """The scans that have flavors left to try."""
 
     @property
     def shortfall(self) -> NoFlavorFits:

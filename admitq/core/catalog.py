@@ -11,7 +11,7 @@ from admitq.core.settings import Settings
 
 @dataclass(slots=True, eq=False)
 class Catalog:
-    """Objects as they were last observed, by name, and the ClusterQueues that refer to them."""
+    """The objects as last observed, by name, and the ClusterQueues that refer to them."""
 
     flavors: dict[str, ResourceFlavor] = field(default_factory=dict[str, ResourceFlavor])
     checks: dict[str, AdmissionCheck] = field(default_factory=dict[str, AdmissionCheck])
@@ -20,12 +20,12 @@ class Catalog:
     """Labels of each namespace."""
     cohorts: dict[str, Cohort] = field(default_factory=dict[str, Cohort])
     cluster_queues_by_flavor: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
-    """Names of ClusterQueues by flavor, whether that exists or not."""
+    """Names of ClusterQueues by flavor. The flavor may not exist."""
     cluster_queues_by_check: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
-    """Names of ClusterQueues by admission check, whether that exists or not."""
+    """Names of ClusterQueues by admission check. The check may not exist."""
 
     def referenced_objects(self, settings: Settings) -> ReferencedObjects:
-        """Return what decides, beside its specification, whether a ClusterQueue is active."""
+        """Return the objects that decide, with the specification of a ClusterQueue, whether it is active."""
         return ReferencedObjects(self.flavors, self.checks, self.topologies, settings)
 
     def add_cluster_queue(self, spec: ClusterQueue) -> None:

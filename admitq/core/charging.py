@@ -1,11 +1,12 @@
-"""When LocalQueues are charged for what goes through them (semantics, Admission fair sharing).
+"""Charge LocalQueues for the quota of their workloads (semantics, Admission fair sharing).
 
-``admission_fair_sharing`` has the usage accounts; this module changes them. Without admission fair sharing
-there are no accounts, and the functions here do nothing.
+``admission_fair_sharing`` has the usage accounts, and this module changes them. Without admission fair
+sharing there are no accounts, and the functions here do nothing.
 
-A workload is charged when its reservation is decided, and settled when it is observed admitted. Events on
-different objects may come in any order. So the order in which workloads are observed admitted within one
-instant must not matter: they are settled when the instant is over, with the usage at that time.
+A workload is charged when its reservation is decided. The charge is settled when the workload is observed as
+admitted. Events of different objects may come in any order. So the order in which workloads are observed as
+admitted at one instant must not matter. Their charges are settled when the instant is over, with the usage at
+that time.
 """
 
 import heapq
@@ -44,7 +45,7 @@ def _find_usage_based(world: World, key: ObjectKey) -> LocalQueueEntry | None:
 
 
 def _note_usage(world: World, key: ObjectKey) -> None:
-    """Sort the workloads of a LocalQueue again after its past use changed, if that decides."""
+    """Sort the workloads of a LocalQueue again after a change of its past use, if past use decides."""
     world.outbox.touched_local_queues.add(key)
     entry = _find_usage_based(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
@@ -57,7 +58,7 @@ def _note_usage(world: World, key: ObjectKey) -> None:
 
 
 def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
-    """Charge a workload for a reservation that was decided, of the usage that it adds."""
+    """Charge a workload for a reservation that was decided, by the usage that it adds."""
     queue = entry.local_queue
     if world.charging.accounts is not None and _find_usage_based(world, queue) is not None:
         totals = (((pair.resource, amount),) for pair, amount in usage)
@@ -66,12 +67,12 @@ def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
 
 
 def discharge(world: World, entry: WorkloadEntry) -> None:
-    """Take the charge of a workload back, because it lost its reservation, ended or was deleted."""
+    """Remove the charge of a workload, because the workload lost its reservation, ended or was deleted."""
     _forget_charge(world, entry.workload.uid)
 
 
 def _forget_charge(world: World, uid: str) -> None:
-    """Take a charge back. If the workload was just observed admitted, it is settled first."""
+    """Remove a charge, or mark it for removal if it must be settled first."""
     if world.charging.accounts is None:
         return
     if any(seen.uid == uid for seen in world.charging.seen_admitted):
@@ -86,7 +87,7 @@ def _take_back(world: World, accounts: UsageAccounts, uid: str) -> None:
 
 
 def update_charge(world: World, entry: WorkloadEntry, former: Workload, now: Instant) -> None:
-    """Update charges after a change of a workload; ``former`` is its value before."""
+    """Update charges after a change of a workload. ``former`` is its value before the change."""
     workload = entry.workload
     if world.charging.accounts is None:
         return
@@ -112,7 +113,7 @@ def restore(world: World, dumped: DumpedAccounts | None) -> None:
 
 
 def settle_admissions(world: World, before: Instant | None = None) -> None:
-    """Settle workloads that were observed admitted; with ``before``, at an instant before that."""
+    """Settle the charges of workloads that were observed as admitted, if set only before an instant."""
     accounts, seen = world.charging.accounts, world.charging.seen_admitted
     if accounts is None or not seen or (before is not None and seen[0].at >= before):
         return
@@ -128,7 +129,7 @@ def settle_admissions(world: World, before: Instant | None = None) -> None:
 
 
 def _admitted_usage(world: World, key: ObjectKey) -> dict[str, int]:
-    """Return what admitted workloads of a LocalQueue use now, by resource."""
+    """Return the present usage of the admitted workloads of a LocalQueue, by resource."""
     used: dict[str, int] = {}
     for pair, amount in world.reservations.ledger.of_local_queue(key).admitted_usage.items():
         used[pair.resource] = used.get(pair.resource, 0) + amount
@@ -136,9 +137,9 @@ def _admitted_usage(world: World, key: ObjectKey) -> dict[str, int]:
 
 
 def past_use(world: World, key: ObjectKey) -> ReportedUse:
-    """Return the past use that the status of a LocalQueue reports, also without usage-based admission.
+    """Return the past use for the status of a LocalQueue, also without usage-based admission.
 
-    Each resource that its ClusterQueue covers is reported, also one that was not used.
+    It has each resource that the ClusterQueue covers, also resources that were not used.
     """
     consumed = None if world.charging.accounts is None else world.charging.accounts.consumed(key)
     if world.charging.accounts is None or consumed is None:

@@ -1,4 +1,4 @@
-"""The usage accounts of LocalQueues, and the charges and samples that are due (see ``charging``)."""
+"""The usage accounts of LocalQueues, with the charges and samples that are due (see ``charging``)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from admitq.core.settings import Settings
 
 
 class SampleTimer(NamedTuple):
-    """The instant at which the usage account of a LocalQueue is to be brought up to date."""
+    """The instant of the next sample of a LocalQueue."""
 
     at: Instant
     key: ObjectKey
 
 
 class SeenAdmitted(NamedTuple):
-    """A workload that was observed admitted, and the LocalQueue that is to be charged for it."""
+    """A workload that was observed as admitted, and the LocalQueue to charge."""
 
     at: Instant
     local_queue: ObjectKey
@@ -26,18 +26,18 @@ class SeenAdmitted(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ChargingState:
-    """The state of admission fair sharing; without accounts, all of it stays empty."""
+    """The state of admission fair sharing. Without accounts, all of it stays empty."""
 
     accounts: UsageAccounts | None = None
     """Usage accounts of LocalQueues; None without admission fair sharing."""
     local_queue_usage: Callable[[ObjectKey], Any] | None = None
-    """The past use of a LocalQueue, as a sort key; None as above."""
+    """Returns the past use of a LocalQueue, as a sort key; None without admission fair sharing."""
     seen_admitted: list[SeenAdmitted] = field(default_factory=list[SeenAdmitted])
-    """Workloads observed admitted at the present instant, to be charged when it is over."""
+    """Workloads observed as admitted at the present instant. Their charges are settled when it is over."""
     seen_leaving: set[str] = field(default_factory=set[str])
-    """Uids of workloads among these for which the charge must be taken back afterwards."""
+    """Uids of these workloads, if their charges must be removed afterwards."""
     samples: list[SampleTimer] = field(default_factory=list[SampleTimer])
-    """A heap of sample timers."""
+    """A heap of the next samples."""
 
     @classmethod
     def of(cls, settings: Settings) -> "ChargingState":

@@ -1,12 +1,12 @@
-"""Cohort trees: ClusterQueues as leaves, cohorts above them, quota cells linked along the edges.
+"""Cohort trees: ClusterQueues as leaves, cohorts above them, and quota cells that are linked along the edges.
 
 - A cohort exists while it has a Cohort object, or while another node names it as its parent. Without an
-  object it is implicit and has no quota of its own.
+  object, it is implicit and has no quota of its own.
 - Parents may be declared in a circle. Then no edge of the circle is linked: each cohort of the circle is the
-  root of its subtree. These trees are *cyclic*: their ClusterQueues do not admit. Whenever an edge is
-  removed, the unlinked edges are tried again.
-- An edit costs in proportion to the subtree that moves and its path to the root.
-- Each root counts the changes of its tree (``generation``) and holds the index of what the lanes of its
+  root of its subtree. These trees are *cyclic*: their ClusterQueues do not admit workloads. After the removal
+  of an edge, the unlinked edges are tried again.
+- An edit costs in proportion to the subtree that moves, and to its path to the root.
+- Each root counts the changes of its tree (``generation``). It has the index of what the lanes of its
   ClusterQueues wait for (``wake_index``).
 """
 
@@ -37,26 +37,26 @@ class Node:
     is_cohort: bool
     declared_parent: str | None = None
     parent: "Node | None" = None
-    """The parent; None if none is declared, or if the edge is part of a circle."""
+    """The parent. None if no parent is declared, or if the edge is part of a circle."""
     has_object: bool = False
-    """Of a cohort: whether there is a Cohort object."""
+    """For a cohort: whether its Cohort object exists."""
     cells: dict[FlavorResource, Cell] = field(default_factory=dict[FlavorResource, Cell])
     cluster_queues: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
     cohorts: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
     declared_children: int = 0
-    """How many nodes declare this one as their parent, linked or not."""
+    """The number of nodes that declare this one as their parent, linked or not."""
     height: Height = field(default_factory=Height)
     generation: int = 0
-    """Meaningful at a root: differs after any change of quota or usage in the tree."""
+    """For a root: a number that differs after any change of quota or usage in the tree."""
     quota_generation: int = 0
-    """Meaningful at a root: differs after any change of quota or shape of the tree; usage is none."""
+    """For a root: a number that differs after any change of quota or shape of the tree."""
     fair_weight: Fraction = ONE
     lendable: "Lendable | None" = None
-    """Of a cohort: a cache of fair sharing."""
+    """For a cohort: a cache of fair sharing."""
     progress: int = 0
-    """Meaningful at a root: differs after a head of the tree made progress in a cycle."""
+    """For a root: a number that differs after a head of the tree made progress in a cycle."""
     wake_index: WakeIndex = field(default_factory=WakeIndex)
-    """Meaningful at a root: what lanes of ClusterQueues below wait for."""
+    """For a root: the index of what the lanes of its ClusterQueues wait for."""
 
     @property
     def root(self) -> "Node":
@@ -80,7 +80,7 @@ class Node:
         return self.root.declared_parent is not None
 
     def cohorts_below(self) -> Iterator["Node"]:
-        """Yield all cohorts of the subtree, this one included if it is one."""
+        """Yield all cohorts of the subtree, including this node if it is a cohort."""
         waiting: list[Node] = [self]
         while waiting:
             node = waiting.pop()
@@ -89,7 +89,7 @@ class Node:
             waiting.extend(node.cohorts.values())
 
     def cluster_queues_below(self) -> Iterator["Node"]:
-        """Yield all ClusterQueues of the subtree, this one included if it is one."""
+        """Yield all ClusterQueues of the subtree, including this node if it is a ClusterQueue."""
         if not self.is_cohort:
             yield self
         for cohort in self.cohorts_below():
@@ -115,15 +115,15 @@ class CohortTrees:
         self.cluster_queues: dict[str, Node] = {}
         self.cohorts: dict[str, Node] = {}
         self.registrations: dict[str, TreeRegistration] = {}
-        """How ClusterQueues wait in their trees, by name."""
+        """The registrations of ClusterQueues in the wake indexes of their trees, by name."""
         self.changed_cohorts: set[str] = set()
-        """Cohorts with statuses that may have changed, or that were removed, since this was last cleared."""
+        """Names of cohorts with a status that may have changed. Callers clear the set."""
         self._unlinked_cohorts: dict[str, Node] = {}
         self._changes = 0
 
     @property
     def changes(self) -> int:
-        """The number of changes so far: the next change of a tree makes its generation one greater."""
+        """The number of changes of all trees so far. The next change sets a generation to one more."""
         return self._changes
 
     # --- objects ----------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class CohortTrees:
         quotas: Mapping[FlavorResource, ResourceQuota],
         fair_weight: Fraction = ONE,
     ) -> Node:
-        """Create a ClusterQueue, or change its cohort, quotas and weight; its usage stays."""
+        """Create a ClusterQueue, or change its cohort, quotas and weight. Its usage stays."""
         node = self.cluster_queues.get(name)
         if node is None:
             node = self.cluster_queues[name] = Node(name, is_cohort=False)
@@ -158,7 +158,7 @@ class CohortTrees:
         quotas: Mapping[FlavorResource, ResourceQuota],
         fair_weight: Fraction = ONE,
     ) -> Node:
-        """Create a cohort or give it its object's parent, quotas and weight."""
+        """Create a cohort, or change it: its parent, quotas and weight are those of its Cohort object."""
         node = self._cohort(name)
         node.has_object = True
         node.fair_weight = fair_weight
@@ -167,7 +167,7 @@ class CohortTrees:
         return node
 
     def drop_cohort(self, name: str) -> None:
-        """Remove the Cohort object. While another node names the cohort, it stays without quota."""
+        """Remove the Cohort object. The cohort stays, without quota, while another node names it."""
         node = self.cohorts[name]
         node.has_object = False
         self._declare_quotas(node, {})
@@ -196,7 +196,7 @@ class CohortTrees:
         self.touch(node)
 
     def touch(self, node: Node) -> None:
-        """Record that quota or usage changed at the node, and so above it."""
+        """Record that quota or usage changed at a node, and so at the nodes above it."""
         self._changes += 1
         at = node
         while True:
@@ -212,7 +212,7 @@ class CohortTrees:
         node.root.quota_generation = self._changes
 
     def cell(self, node: Node, pair: FlavorResource) -> Cell:
-        """Return the node's cell of a (flavor, resource); create missing ones at it and above."""
+        """Return the cell of a node for a (flavor, resource). Create missing cells at it and above."""
         cell = node.cells.get(pair)
         if cell is not None:
             return cell
@@ -230,12 +230,12 @@ class CohortTrees:
     # --- progress ---------------------------------------------------------------------------------
 
     def count_progress(self, root: Node) -> None:
-        """Record that a head of the tree made progress: the next cycle may decide otherwise on others."""
+        """Record that a head of the tree made progress, which may change the results of other heads."""
         self._changes += 1
         root.progress = self._changes
 
     def restore_counts(self, node: Node, generation: int, progress: int) -> None:
-        """Restore the counts of changes and of progress of a dump."""
+        """Restore the generation and the progress count of a tree from a dump."""
         root = node.root
         root.generation, root.progress = generation, progress
         self._changes = max(self._changes, generation, progress)
@@ -277,7 +277,7 @@ class CohortTrees:
             self._link(node, self.cohorts[node.declared_parent])
 
     def _circle(self, node: Node) -> list[Node]:
-        """Return the cohorts of the circle of declared parents that the node is in; empty without one."""
+        """Return the cohorts of the circle of declared parents that a node is in; empty without circle."""
         visited: dict[str, Node] = {}
         at: Node | None = node
         while at is not None and at.name not in visited:

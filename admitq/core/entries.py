@@ -1,4 +1,4 @@
-"""ClusterQueues, LocalQueues and workloads as observed, each with its derived state."""
+"""Entries: ClusterQueues, LocalQueues and workloads as observed, each with its derived state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -31,7 +31,7 @@ from admitq.core.write_retries import retry_delay
 
 @dataclass(slots=True, eq=False)
 class ClusterQueueEntry:
-    """A ClusterQueue with everything that belongs to it."""
+    """A ClusterQueue as observed, with its node, its pending workloads and its flavor options."""
 
     spec: ClusterQueue
     node: Node
@@ -39,14 +39,14 @@ class ClusterQueueEntry:
     flavor_options: FlavorOptions
     inactive_causes: tuple[InactiveCause, ...] = ()
     blocking_state_before_cycle: Blocking | None = None
-    """The wait state of its head before the cycle that runs, if that is a standing head."""
+    """The wait state of its blocking head before the running cycle; None without one."""
     last_mark: ClusterQueueMark | None = None
     """The mark of the status for which a refresh was last requested."""
     refresh: RefreshClusterQueue = field(init=False)
     """The instruction that requests a refresh of its status."""
 
     def __post_init__(self) -> None:
-        """Name the status to refresh."""
+        """Create the instruction."""
         self.refresh = RefreshClusterQueue(self.spec.name)
 
     @property
@@ -57,7 +57,7 @@ class ClusterQueueEntry:
 
 @dataclass(slots=True, eq=False)
 class LocalQueueEntry:
-    """A LocalQueue, and how many workloads are pending in it."""
+    """A LocalQueue as observed, and the number of its pending workloads."""
 
     spec: LocalQueue
     pending: int = 0
@@ -67,17 +67,17 @@ class LocalQueueEntry:
     """The instruction that requests a refresh of its status."""
 
     def __post_init__(self) -> None:
-        """Name the status to refresh."""
+        """Create the instruction."""
         self.refresh = RefreshLocalQueue(self.spec.key)
 
     @property
     def is_open(self) -> bool:
-        """Whether its workloads are queued."""
+        """Whether its pending workloads are queued in its ClusterQueue."""
         return self.spec.stop_policy is StopPolicy.NONE and not self.spec.terminating
 
 
 class Assumption(NamedTuple):
-    """A reservation that was decided and has not been observed yet."""
+    """A reservation that was decided and is not observed yet."""
 
     admission: Admission
     admit: bool
@@ -85,14 +85,14 @@ class Assumption(NamedTuple):
 
     @classmethod
     def decided(cls, admission: Admission, now: Instant, *, admit: bool) -> "Assumption":
-        """Return a reservation that was decided now, as it will be observed: the API counts whole seconds."""
+        """Return a reservation that was decided now, at an instant in whole seconds as in the API."""
         return cls(admission, admit, now // SECOND * SECOND)
 
 
 class FailedReservations(NamedTuple):
-    """Reservations of a workload that could not be written, since it last changed.
+    """Reservations of a workload that could not be written, since the workload last changed.
 
-    ``in_a_row`` is how many there were, ``retry_at`` the instant before which none is tried again.
+    ``failures`` is their number. The workload is not evaluated again before ``retry_at``.
     """
 
     failures: int
@@ -104,7 +104,7 @@ _DECIDED: Final = frozenset({"admission", "admitted", "reserved_at"})
 _not_decided: Final[Callable[[Workload], object]] = attrgetter(
     *(each.name for each in fields(Workload) if each.name not in _DECIDED)
 )
-"""All values of a workload that a reservation does not change."""
+"""Returns all values of a workload that a reservation does not change."""
 
 
 @dataclass(slots=True, eq=False)
@@ -121,11 +121,11 @@ class WorkloadEntry:
     """The ClusterQueue in which it is queued."""
     pending: PendingEntry | None = None
     inactive_in: str | None = None
-    """The ClusterQueue by which it is indexed as inactive and with a reservation."""
+    """The ClusterQueue under which the workload is indexed as inactive with a reservation."""
     preempting: Preempt | None = None
-    """The instruction to preempt it, until it is observed evicted, or the preemption failed."""
+    """The instruction to preempt it, until it is observed as evicted, or the preemption failed."""
     failed: FailedReservations | None = None
-    """Its reservations that could not be written, until one is or the workload changes otherwise."""
+    """Its reservations that could not be written, until one is written or the workload changes."""
     local_queue: ObjectKey = field(init=False)
     """The LocalQueue that it names."""
 
@@ -140,12 +140,12 @@ class WorkloadEntry:
         self.workload, self.failed = workload, None
 
     def confirm(self, workload: Workload) -> bool:
-        """Take the workload as it is now if only the assumed reservation was added, and is as it was decided.
+        """Record the workload as it is now, if the assumed reservation is its only change.
 
-        Most reservations are observed so. Everything that follows from them is counted already.
+        Most reservations are observed in this way. All their consequences are counted already.
 
         Returns:
-            Whether that is so; if not, nothing is changed.
+            Whether the assumed reservation is the only change. If not, this method does nothing.
         """
         assumed = self.assumed
         confirmed = (
@@ -161,12 +161,12 @@ class WorkloadEntry:
         return confirmed
 
     def count_failed_reservation(self, now: Instant) -> None:
-        """Count that its reservation could not be written; the next is tried after ``retry_delay``."""
+        """Count a reservation that could not be written. The next attempt comes after ``retry_delay``."""
         self.failed = FailedReservations(self._failures + 1, now + self.retry_delay)
 
     @property
     def retry_delay(self) -> Instant:
-        """For how many nanoseconds it is held back if its next reservation cannot be written."""
+        """The nanoseconds for which it is held back if its next reservation cannot be written."""
         return retry_delay(self._failures + 1)
 
     @property
@@ -202,9 +202,9 @@ class WorkloadEntry:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it holds quota only until its job has stopped, because it is evicted or will be.
+        """Whether it holds quota only until its job has stopped: it is evicted, or its preemption is decided.
 
-        An eviction that was observed before it had the reservation does not count.
+        An eviction that was observed before its present reservation does not count.
         """
         workload = self.workload
         return self.preempting is not None or (workload.evicted and workload.admission is not None)

@@ -1,7 +1,8 @@
 """Events: observations of objects, results of writes, and requests for cycles.
 
-Events are past participles. An observation is level-triggered: it carries the whole value as it is now,
-so that a missed or repeated one does no harm, and observations of different objects may come in any order.
+Events are named by past participles. An observation is level-triggered: it has the whole present value of an
+object. So a missed or repeated observation does no harm. Observations of different objects may come in any
+order.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class ClusterQueueChanged:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueueDeleted:
-    """A ClusterQueue is gone from the API."""
+    """A ClusterQueue was deleted."""
 
     name: str
 
@@ -43,7 +44,7 @@ class CohortChanged:
 
 @dataclass(frozen=True, slots=True)
 class CohortDeleted:
-    """A Cohort object is gone; while it is still named it goes on without quota of its own."""
+    """A Cohort object was deleted. While other objects name the cohort, it stays, without quota."""
 
     name: str
 
@@ -57,7 +58,7 @@ class LocalQueueChanged:
 
 @dataclass(frozen=True, slots=True)
 class LocalQueueDeleted:
-    """A LocalQueue is gone from the API."""
+    """A LocalQueue was deleted."""
 
     key: ObjectKey
 
@@ -71,7 +72,7 @@ class ResourceFlavorChanged:
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavorDeleted:
-    """A ResourceFlavor is gone from the API."""
+    """A ResourceFlavor was deleted."""
 
     name: str
 
@@ -85,28 +86,28 @@ class AdmissionCheckChanged:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionCheckDeleted:
-    """An AdmissionCheck is gone from the API."""
+    """An AdmissionCheck was deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyChanged:
-    """A Topology exists."""
+    """A Topology was created or changed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyDeleted:
-    """A Topology is gone from the API."""
+    """A Topology was deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceChanged:
-    """A namespace exists with these labels."""
+    """A namespace was created, or its labels changed."""
 
     name: str
     labels: Labels
@@ -114,21 +115,21 @@ class NamespaceChanged:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceDeleted:
-    """A namespace is gone."""
+    """A namespace was deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadChanged:
-    """A Workload was created or changed, in whatever phase it now is."""
+    """A Workload was created or changed. It may be in any phase."""
 
     workload: Workload
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDeleted:
-    """A Workload is gone from the API."""
+    """A Workload was deleted."""
 
     key: ObjectKey
     uid: str
@@ -136,7 +137,7 @@ class WorkloadDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ReservationFailed:
-    """The write of a reservation was refused or lost: forget the assumption, retry after a backoff."""
+    """A reservation could not be written. The core forgets it and retries after a backoff."""
 
     key: ObjectKey
     uid: str
@@ -144,7 +145,7 @@ class ReservationFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReservationDiscarded:
-    """A reservation is not to be written, because another program decides: forget the assumption."""
+    """A reservation will not be written, because another program decides. The core forgets it."""
 
     key: ObjectKey
     uid: str
@@ -152,7 +153,7 @@ class ReservationDiscarded:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionFailed:
-    """The write of a preemption was refused or lost: the victim is not evicted; retry the preemptors."""
+    """A preemption could not be written: the victim is not evicted. The core retries the preemptors."""
 
     key: ObjectKey
     uid: str
@@ -160,7 +161,7 @@ class PreemptionFailed:
 
 @dataclass(frozen=True, slots=True)
 class LimitRangeChanged:
-    """A LimitRange of a namespace was created or changed."""
+    """A LimitRange was created or changed."""
 
     key: ObjectKey
     limit_range: LimitRange
@@ -168,14 +169,14 @@ class LimitRangeChanged:
 
 @dataclass(frozen=True, slots=True)
 class LimitRangeDeleted:
-    """A LimitRange is gone."""
+    """A LimitRange was deleted."""
 
     key: ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeClassChanged:
-    """A RuntimeClass exists; its pods need this overhead beside the requests of their containers."""
+    """A RuntimeClass was created or changed. Its pods need this overhead beside their requests."""
 
     name: str
     overhead: ExactAmounts
@@ -183,14 +184,14 @@ class RuntimeClassChanged:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeClassDeleted:
-    """A RuntimeClass is gone."""
+    """A RuntimeClass was deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class CyclesRequested:
-    """Run admission cycles back to back until nothing more fits, or at most ``limit`` of them."""
+    """The driver requests admission cycles until no head is left, at most ``limit`` cycles."""
 
     limit: int | None = None
 

@@ -1,11 +1,11 @@
 """Fair sharing: the dominant resource shares of nodes, and the order of heads in a cycle by shares.
 
-The *dominant resource share* of a node is the greatest ratio, over resources, of what it uses beyond its
-quota to what its cohort could lend it, in thousandths, divided by its weight. All of it is exact: shares are
-compared as fractions and rounded only where they are shown.
+For each resource, a node has a ratio: its usage beyond its quota, divided by the amount that its cohort could
+lend, in thousandths. The *dominant resource share* of the node is the greatest of these ratios, divided by
+its weight. Shares are compared as exact fractions, and rounded only in statuses.
 
-The lendable amounts depend only on quotas and the shape of the tree. They are cached at the cohort until one
-of these changes.
+The lendable amounts depend only on quotas and on the shape of the tree. They are cached at the cohort until
+one of these changes.
 """
 
 import heapq
@@ -29,9 +29,8 @@ _THOUSANDTHS: Final = 1000
 class Share:
     """A dominant resource share. A node that borrows more for its weight has a greater share.
 
-    A node that borrows with weight 0 has an infinite share. Two such shares compare by ``amount``, which is
-    then the ratio without weight. ``resource`` is the dominant resource, the first by name if there are
-    several.
+    A node that borrows and has weight 0 has an infinite share. Two such shares compare by ``amount``, which
+    is then the ratio without weight. ``resource`` is the dominant resource: of several, the first by name.
     """
 
     infinite: bool
@@ -49,14 +48,14 @@ NO_SHARE: Final = Share(infinite=False, amount=Fraction(0))
 
 
 def _lendable(cohort: Node) -> Lendable:
-    """Return what could be lent to the children of a cohort, by resource, of all quota at the root."""
+    """Return the amounts of all quota at the root that a cohort could lend to its children, by resource."""
     root = cohort.root
     known = cohort.lendable
     if known is not None and known.generation == root.quota_generation:
         return known
     by_resource: dict[str, int] = {}
     for pair in root.cells:
-        # A cohort without a cell of the pair passes the quota of the cohort above it on.
+        # A cohort without a cell of the pair can lend the quota of the cohort above it.
         node = cohort
         while pair not in node.cells and node.parent is not None:
             node = node.parent
@@ -67,9 +66,9 @@ def _lendable(cohort: Node) -> Lendable:
 
 
 def share(node: Node) -> Share:
-    """Return the dominant resource share of a ClusterQueue or cohort; a root has none.
+    """Return the dominant resource share of a ClusterQueue or cohort; ``NO_SHARE`` for a root.
 
-    A resource of which nothing can be lent does not count.
+    A resource of which the cohort can lend nothing does not count.
     """
     borrowed: dict[str, int] = {}
     for pair, cell in node.cells.items():
@@ -112,16 +111,16 @@ def _share_of(node: Node, borrowed: Mapping[str, int]) -> Share:
 
 
 class TournamentEntry(Protocol):
-    """The head of a ClusterQueue in a cycle, with all that decides its place in the order."""
+    """The head of a ClusterQueue in a cycle: the properties that decide its order."""
 
     @property
     def node(self) -> Node:
-        """Its ClusterQueue's node."""
+        """The node of its ClusterQueue."""
         ...
 
     @property
     def usage(self) -> Iterable[tuple[FlavorResource, int]]:
-        """The usage that it would add; nothing if it was refused."""
+        """The usage that it would add; empty if it was refused."""
         ...
 
     @property
@@ -149,7 +148,7 @@ C = TypeVar("C", bound=TournamentEntry)
 
 
 class TournamentOrder(NamedTuple):
-    """The sort key of a nominee among those of a cohort's children. A disabled criterion is equal for all."""
+    """The sort key of a nominee among the nominees of siblings. A disabled criterion is equal for all."""
 
     no_preemptor: bool
     borrowing: bool
@@ -161,10 +160,10 @@ class TournamentOrder(NamedTuple):
 
 
 class _TournamentNode(Generic[C]):
-    """A node of the tournament: a ClusterQueue with its head, or a cohort with its best nominee from below.
+    """A node of the tournament: a ClusterQueue with its head, or a cohort with its children's best nominee.
 
-    ``ranking`` is a heap of the places of its children. A place with another ``turn`` than that of the child
-    is outdated.
+    ``ranking`` is a heap of the sort keys of its children. An entry is outdated if its version differs from
+    the ``version`` of the child.
     """
 
     __slots__ = ("nominee", "ranking", "version")
@@ -188,13 +187,13 @@ class _TournamentNode(Generic[C]):
 class Tournament(Generic[C]):
     """The order of the heads of a cycle, tree by tree: each cohort compares the nominees of its children.
 
-    A nominee is compared by the child below the cohort, as if its request counted as usage already. A head
-    that would not borrow what it requests comes first, then the smaller share, the higher priority, and the
-    earlier queue-order timestamp (semantics, Fair sharing ordering). Each pop compares again only the
-    nominees that depend on usage that changed.
+    The comparison uses the share of the child from which a nominee comes, as if the request of the nominee
+    counted as usage already. A head that would not borrow comes first, then the smaller share, the higher
+    priority, and the earlier queue-order timestamp (semantics, Fair sharing ordering). Each pop compares only
+    the nominees again that depend on changed usage.
 
     Args:
-        contenders: the heads, at most one of a ClusterQueue.
+        heads: the heads, at most one of each ClusterQueue.
         gates: whether preemptors, and heads that do not borrow, come first.
     """
 
@@ -223,9 +222,9 @@ class Tournament(Generic[C]):
         return self._remaining
 
     def usage_changed(self, node: Node) -> None:
-        """Record that usage at a ClusterQueue changed since the heads were last compared.
+        """Record that usage at a ClusterQueue changed.
 
-        Callers must report every ClusterQueue with changing usage in the cycle.
+        Callers must report every ClusterQueue with a change of usage during the cycle.
         """
         self._changed[node] = None
 
@@ -233,7 +232,7 @@ class Tournament(Generic[C]):
         """Remove and return the next head, by the present usage of the tree.
 
         Raises:
-            IndexError: no contender is left.
+            IndexError: no head is left.
         """
         for node in self._changed:
             self._compare_path(node)
@@ -247,10 +246,10 @@ class Tournament(Generic[C]):
                 self._changed[head.node] = None
                 return head
             del self._roots[root]
-        raise IndexError("no contender is left")
+        raise IndexError("no head is left")
 
     def _compare_path(self, node: Node) -> None:
-        """Compare the nominees again from a ClusterQueue up to the root."""
+        """Compare the nominees again, from a ClusterQueue up to the root."""
         at: Node | None = node
         while at is not None:
             tournament_node = self._tournament_nodes.get(at)

@@ -1,8 +1,8 @@
-"""The flavor options of a ClusterQueue: which flavors it has for a request, computed once for equal requests.
+"""The flavor options of a ClusterQueue: the flavors that it has for a request.
 
-Whether the nodes of a flavor can hold the pods, which resource group has the quota of a resource, and which
-quota cells are needed does not change while specifications stay as they are. ``FlavorOptions``
-caches it for each request. The options are built again when the ClusterQueue or one of its flavors changes.
+Specifications alone decide whether the nodes of a flavor can hold the pods, which resource group has the
+quota of a resource, and which quota cells a request needs. ``FlavorOptions`` caches this for each request.
+The options are built again when the ClusterQueue or one of its flavors changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,10 +35,10 @@ from admitq.core.settings import Settings
 from admitq.core.waiting.wait_states import QuotaNeed
 
 PODS: Final = "pods"
-"""The resource of which each podset requests its count, if the ClusterQueue has quota for it."""
+"""The resource for the number of pods. If a ClusterQueue covers it, each podset requests its count of it."""
 
 _MOST_CACHED_REQUESTS: Final = 1024
-"""For how many different requests a ClusterQueue caches the options."""
+"""The number of different requests for which a ClusterQueue caches the options."""
 
 _DEFAULT_RULES: Final = FlavorFungibility()
 
@@ -54,7 +54,7 @@ class QuotaDemand(NamedTuple):
 
 
 class FlavorOption(NamedTuple):
-    """A flavor for one resource group: why it can never be assigned, or what is requested of it."""
+    """A flavor for one resource group: the amounts requested of it, and why it can never be assigned."""
 
     flavor: str
     refusal: FlavorRefusal | None
@@ -71,7 +71,7 @@ class GroupOptions(NamedTuple):
 class UnitOptions(NamedTuple):
     """Podsets that are assigned together: one, or all of one podset group.
 
-    ``requests`` are those of each podset, of resources that the ClusterQueue covers.
+    ``requests`` has the requests of each podset, for resources that the ClusterQueue covers.
     """
 
     positions: tuple[int, ...]
@@ -83,7 +83,7 @@ class UnitOptions(NamedTuple):
 
     @property
     def shortage(self) -> tuple[QuotaNeed, ...] | None:
-        """The needs of the first group that gets no flavor now: any of them, once met, gives it one."""
+        """The needs of the first group that gets no flavor now. If one is met, the group gets a flavor."""
         for group in self.groups:
             needs = [
                 _find_shortage(candidate.demands)
@@ -104,14 +104,14 @@ class UnitOptions(NamedTuple):
 
 
 class FlavorChoice(NamedTuple):
-    """The assignments of podsets, and their usage together without amounts of zero."""
+    """The assignments of podsets, and the sum of their usage without amounts of zero."""
 
     pod_sets: tuple[PodSetAssignment, ...]
     usage: tuple[tuple[FlavorResource, int], ...]
 
 
 def _find_shortage(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
-    """Return the first of these amounts that is not available."""
+    """Return the first of these amounts that is not available; None if all are."""
     for pair, cell, amount in checks:
         if amount > max(0, available(cell)):
             return QuotaNeed(pair, amount)
@@ -119,7 +119,7 @@ def _find_shortage(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
 
 
 QuotaSituation = tuple[tuple[int, int, BorrowLevel], ...]
-"""For each quota demand: what is available, what could be available at most, and the borrow level."""
+"""For each quota demand: the available amount, this amount without any usage, and the borrow level."""
 
 _MOST_CACHED_REFUSALS: Final = 64
 
@@ -127,11 +127,13 @@ _MOST_CACHED_REFUSALS: Final = 64
 class RequestOptions(NamedTuple):
     """The flavor options of podsets with the same demands, unit by unit, and caches of results.
 
-    ``first`` is what is requested of the first flavor of each group, if all podsets get the first flavors;
-    None if a first flavor cannot be assigned. ``fitting`` caches assignments of first flavors that fit, by
-    the borrow levels of the groups. ``chosen`` caches assignments and usage by the flavors of the groups.
-    ``refused`` caches refusals without preemption by the quota situation: most waiting workloads are
-    evaluated many times while it is the same.
+    ``first`` has the amounts that are requested of the first flavor of each group, if all podsets get their
+    first flavors. It is None if a first flavor cannot be assigned. There are three caches:
+
+    - ``fitting``: assignments of first flavors that fit, by the borrow levels of the groups.
+    - ``chosen``: assignments and their usage, by the flavors of the groups.
+    - ``refused``: refusals of attempts without preemption, by the quota situation. Most waiting workloads are
+      evaluated many times in the same situation.
     """
 
     units: tuple[UnitOptions, ...]
@@ -142,7 +144,7 @@ class RequestOptions(NamedTuple):
 
     @property
     def quota_situation(self) -> QuotaSituation | None:
-        """All that decides an attempt without preemption; None if podsets depend on each other."""
+        """The inputs of an attempt without preemption; None if podsets depend on each other."""
         if len(self.units) != 1:
             return None
         return tuple(
@@ -156,9 +158,9 @@ class RequestOptions(NamedTuple):
 
     @property
     def shortage(self) -> tuple[QuotaNeed, ...] | None:
-        """The needs of an attempt without preemption: until one of them is met, its result is the same.
+        """The needs of an attempt without preemption. Until one of them is met, its result is the same.
 
-        None if they are not known: something else refuses the podsets, or podsets depend on each other.
+        None if the needs are not known: something else refuses the podsets, or podsets depend on each other.
         """
         if len(self.units) == 1:
             return self.units[0].shortage
@@ -176,7 +178,7 @@ class RequestOptions(NamedTuple):
         self.refused[situation] = assignment
 
     def choose(self, candidates: tuple[FlavorOption, ...]) -> FlavorChoice:
-        """Return the assignments and usage of these flavors, one for each group in order."""
+        """Return the assignments and usage with these flavors: one flavor for each group, in order."""
         names = tuple([candidate.flavor for candidate in candidates])
         choice = self.chosen.get(names)
         if choice is None:
@@ -221,12 +223,12 @@ class FlavorOptions:
 
     groups: tuple[GroupWithCells, ...] = ()
     fungibility: FlavorFungibility | None = _DEFAULT_RULES
-    """None where the gate FlavorFungibility is off."""
+    """The rules for trying further flavors; None if the gate FlavorFungibility is disabled."""
     ignores_undeclared: bool = False
     preempts_while_borrowing: bool = False
-    """Whether preemption can help wherever quota is missing, also beyond the quota of the cohort tree."""
+    """Whether preemption may help wherever quota is missing, also for a request that must borrow."""
     refused: Mapping[str, FlavorRefusal] = field(default_factory=dict[str, FlavorRefusal])
-    """Flavors that a constraint other than quota refuses, and why."""
+    """The refusals of flavors that a constraint other than quota refuses."""
     cached: dict[tuple[PodSetDemand, ...], RequestOptions] = field(
         default_factory=dict[tuple[PodSetDemand, ...], RequestOptions]
     )
@@ -292,7 +294,7 @@ def _may_preempt_while_borrowing(policy: ClusterQueuePreemption, *, fair: bool) 
 def find_node_refusal(
     pod_sets: Iterable[PodSet], name: str, flavor: ResourceFlavor | None
 ) -> NodeRefusal | None:
-    """Return why the nodes of the flavor cannot hold all of these pods; None if they can."""
+    """Return why the nodes of a flavor cannot hold all of these pods; None if they can."""
     if flavor is None:
         return FlavorNotFound(name)
     labels = dict(flavor.node_labels)
@@ -306,7 +308,7 @@ def find_node_refusal(
 
 
 def _units(demands: Iterable[PodSetDemand]) -> Iterable[dict[int, PodSetDemand]]:
-    """Return podsets by position: those of one group together, at the place of the first; others alone."""
+    """Return podsets in units, by position: those of one group are one unit, at the position of the first."""
     units: dict[str | int, dict[int, PodSetDemand]] = {}
     for position, demand in enumerate(demands):
         group = demand.pod_set.group

@@ -1,12 +1,12 @@
 """The search for the flavors of a workload: podset by podset, resource group by resource group, in order.
 
-All resources of one resource group that a podset requests get the same flavor. Resource groups are
-independent. Podsets of one podset group are assigned together. A flavor is refused if its nodes cannot hold
-the pods (taints, node selector, affinity), or if quota for a resource is missing. Where unused quota is not
+All resources of a resource group that a podset requests get the same flavor. Resource groups are independent
+of each other. Podsets of one podset group are assigned together. A flavor is refused if its nodes cannot hold
+the pods (taints, node selector, affinity), or if quota for a resource is missing. If unused quota is not
 enough, the *oracle* answers whether preemption could free enough.
 
-A scan that stopped at a flavor remembers it. If the workload then loses the quota to another workload, its
-next attempt continues with the next flavor, and after the last flavor with the first.
+The result has the flavors at which the scan stopped. If the workload then loses the quota to another
+workload, its next attempt continues with the next flavor, and after the last flavor with the first flavor.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +48,7 @@ from admitq.core.requests import PodSetDemand
 
 
 class PreemptionQuestion(NamedTuple):
-    """A question to the oracle: could preemption free this amount of one (flavor, resource)?"""
+    """A question to the oracle: whether preemption could free this amount of a (flavor, resource)."""
 
     pair: FlavorResource
     cell: Cell
@@ -56,11 +56,11 @@ class PreemptionQuestion(NamedTuple):
 
 
 Oracle = Callable[[PreemptionQuestion], FlavorFit]
-"""Answers what preemption could achieve where unused quota is not enough."""
+"""Returns what preemption could achieve if unused quota is not enough."""
 
 
 def find_no_candidates(question: PreemptionQuestion) -> FlavorFit:
-    """Answer as the oracle of a ClusterQueue that never preempts."""
+    """Answer a question for a ClusterQueue that never preempts."""
     level = quota.borrow_level(question.cell, question.amount).level
     return FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, level)
 
@@ -92,7 +92,7 @@ _TRY_NEXT: Final = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
 
 
 def should_try_next_flavor(prospect: FlavorFit, fungibility: FlavorFungibility | None) -> bool:
-    """Whether to try the next flavor after this result. Without rules, the search stops only at a fit."""
+    """Whether to try the next flavor after this result. Without rules, only a fit stops the search."""
     if fungibility is None:
         return prospect.mode is not FitMode.FIT
     return (
@@ -102,7 +102,7 @@ def should_try_next_flavor(prospect: FlavorFit, fungibility: FlavorFungibility |
     )
 
 
-# --- the aggregated reason why not ----------------------------------------------------------------------
+# --- severity of refusals -------------------------------------------------------------------------------
 
 _SEVERITY: Final = tuple(NoFitReason)
 
@@ -125,8 +125,8 @@ _SEVERITY_OF: Final[Mapping[type[FlavorRefusal], int]] = {
 class _FlavorResult(NamedTuple):
     """The result of one flavor.
 
-    ``prospect`` is that of its worst resource by preference; flavors are compared by it. ``mode`` and
-    ``borrow_level`` are the worst of any resource. The last refusal is the decisive one.
+    ``prospect`` is the result of its worst resource, by preference. Flavors are compared by it. ``mode`` and
+    ``borrow_level`` are the worst of any resource. The last refusal decides the severity.
     """
 
     prospect: FlavorFit
@@ -145,7 +145,7 @@ _PriorUsage = dict[FlavorResource, int]
 def _evaluate_flavor(
     candidate: FlavorOption, prior_usage: _PriorUsage, options: FlavorOptions, oracle: Oracle
 ) -> _FlavorResult:
-    """Return how quota or preemption can serve all that is requested of a flavor."""
+    """Return how quota or preemption can serve all requests of a flavor."""
     if candidate.refusal is not None:
         return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (candidate.refusal,))
     worst, mode, level = FITS_WITHIN_QUOTA, FitMode.FIT, 0
@@ -174,7 +174,7 @@ def _evaluate_flavor(
 def _evaluate_shortage(
     check: QuotaDemand, previously: int, free: int, options: FlavorOptions, oracle: Oracle
 ) -> tuple[FlavorFit, FlavorRefusal]:
-    """Return what preemption can achieve where unused quota is not enough."""
+    """Return what preemption can achieve for a request, if unused quota is not enough."""
     pair, cell, amount = check
     total = add(previously, amount)
     maximum = quota.potential_available(cell)
@@ -201,9 +201,10 @@ def _preference(options: FlavorOptions) -> Callable[[FlavorFit], tuple[int, int,
 
 
 class _Scan(NamedTuple):
-    """The scan of the flavors of one resource group.
+    """The result of the scan of one resource group.
 
-    ``stopped_at`` is the index of the flavor at which the scan stopped; None after the last flavor.
+    ``stopped_at`` is the index of the flavor at which the scan stopped. It is None if the scan reached the
+    last flavor.
     """
 
     chosen: FlavorOption | None
@@ -212,13 +213,13 @@ class _Scan(NamedTuple):
     stopped_at: int | None
 
     def severity(self) -> int:
-        """Return the least severe reason of any flavor, for a group without a flavor that can be assigned."""
+        """Return the least severity of any flavor, for a group of which no flavor can be assigned."""
         severities = [_SEVERITY_OF[type(result.refusals[-1])] for _, result in self.results]
         return min(severities, default=_SEVEREST)
 
 
 class _RequiredFlavors(NamedTuple):
-    """The flavors that podsets must get, and whether other flavors are refused or skipped."""
+    """The flavors that podsets must get. Other flavors are refused, or else skipped."""
 
     flavors: Mapping["_Group", str]
     refuses_others: bool
@@ -233,7 +234,7 @@ def _scan(
     *,
     refuses_others: bool,
 ) -> _Scan:
-    """Scan the flavors of a resource group from an index on, or only one flavor."""
+    """Scan the flavors of a resource group from an index on, or only the required flavor."""
     chosen: FlavorOption | None = None
     best = _UNTRIED
     results: list[tuple[str, _FlavorResult]] = []
@@ -274,10 +275,10 @@ def assign(
     Args:
         demands: what each podset requests, in order.
         options: the flavors of the ClusterQueue.
-        tried: where scans of an earlier attempt stopped.
-        oracle: answers what preemption could free.
-        restrict_to: an assignment with flavors that must be kept; only the mode is computed.
-        original: the assignment of the workload that this one replaces; other flavors are refused.
+        tried: the flavors at which the scans of an earlier attempt stopped.
+        oracle: answers what preemption could achieve.
+        restrict_to: an assignment with flavors that the workload must keep. Only the mode is computed.
+        original: the assignment of the workload that this one replaces. Other flavors are refused.
     """
     request_options = options.options_for(demands)
     is_free = restrict_to is None and original is None
@@ -305,7 +306,7 @@ def assign(
 
 
 def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions) -> tuple[int, ...] | None:
-    """Return the borrow level of each group if all requests fit into the first flavors; else None."""
+    """Return the borrow level of each group if all requests fit into the first flavors. Else return None."""
     if request_options.first is None:
         return None
     levels: list[int] = []
@@ -326,7 +327,7 @@ _Group = tuple[str, str]
 
 
 def _required_flavor(unit: UnitOptions, group: GroupOptions, required: Mapping[_Group, str]) -> str | None:
-    """Return the flavor that podsets must get for a group; None if any flavor will do."""
+    """Return the flavor that podsets must get for a group; None if they may get any flavor."""
     names = (required.get((name, resource)) for name in unit.names for resource in group.resources)
     return next((name for name in names if name is not None), None)
 
@@ -378,7 +379,7 @@ def _assignment(
     scans: list[tuple[_Group, _Scan]],
     refusals_of_pod_sets: list[PodSetRefusals],
 ) -> Assignment:
-    """Return the assignment of the chosen flavors; it may need preemption."""
+    """Return the assignment of the chosen flavors. It may need preemption."""
     choice = request_options.choose(tuple([scan.chosen for _, scan in scans if scan.chosen is not None]))
     results = [scan.result for _, scan in scans]
     mode = min([result.mode for result in results], default=FitMode.FIT)

@@ -15,7 +15,7 @@ def discard(index: dict[_Key, dict[_Member, Any]], key: _Key, member: _Member) -
     """Remove a member from an index.
 
     Returns:
-        Whether the key had no other member. The index does not hold the key any more then.
+        Whether the key had no other member, so that the key was removed, too.
     """
     members = index[key]
     del members[member]
@@ -27,14 +27,14 @@ def discard(index: dict[_Key, dict[_Member, Any]], key: _Key, member: _Member) -
 
 @lru_cache(maxsize=4096)
 def _runtime_classes(pod_sets: tuple[PodSet, ...]) -> frozenset[str]:
-    """Return the RuntimeClasses that podsets name. Cached: each new and each finished workload asks."""
+    """Return the RuntimeClasses that podsets name. Each new and each finished workload needs this."""
     names = [pod_set.template.runtime_class for pod_set in pod_sets]
     return frozenset(name for name in names if name is not None)
 
 
 @dataclass(slots=True, eq=False)
 class Indexes:
-    """Workloads that have not finished and LocalQueues, by what they refer to, whether that exists or not."""
+    """Indexes of LocalQueues and of workloads that have not finished. Objects they refer to may not exist."""
 
     local_queues_by_cluster_queue: dict[str, dict[ObjectKey, None]] = field(
         default_factory=dict[str, dict[ObjectKey, None]]

@@ -1,4 +1,4 @@
-"""What the core asks its driver to do. Instructions are imperatives and already decided."""
+"""Instructions: what the driver must do after decisions of the core. They are named by imperatives."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -10,7 +10,7 @@ from admitq.core.refusals import FlavorRefusal, Refusal
 
 
 class FitMode(IntEnum):
-    """How a flavor can serve a request, worst first."""
+    """How a flavor can serve a request, from the worst mode to the best."""
 
     NO_FIT = 0
     NO_PREEMPTION_CANDIDATES = 1
@@ -31,10 +31,10 @@ class FlavorAttempt:
 
 
 class ReserveQuota(NamedTuple):
-    """Write the reservation. The core already counts it; answer ReservationFailed if it cannot be written.
+    """Write a reservation. The core counts it already. If it cannot be written, send ReservationFailed.
 
-    ``admit``: no admission check is outstanding, so that the same write admits. ``replaces`` is the workload
-    with the quota that this one takes over: finish it when this reservation is written.
+    ``admit``: all admission checks are ready, so the same write admits the workload. ``replaces`` is the
+    original from which the workload takes quota over. Finish the original when this reservation is written.
     """
 
     key: ObjectKey
@@ -56,10 +56,10 @@ class PreemptionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Write that the workload is evicted for another. Its quota stays in use until its job has stopped.
+    """Evict a workload for a preemptor. Its quota stays in use until its job has stopped.
 
-    The core expects to observe the eviction; answer PreemptionFailed if it cannot be written. The paths
-    lead from the root of the cohort tree to the ClusterQueue of each.
+    The core expects to observe the eviction. If it cannot be written, send PreemptionFailed. The paths have
+    the names from the root of the cohort tree to the ClusterQueue of the preemptor and of the victim.
     """
 
     key: ObjectKey
@@ -72,7 +72,7 @@ class Preempt:
 
 
 class Recomputation(StrEnum):
-    """The result of a second search for targets, after other heads of the cycle took the first ones."""
+    """The result of a second search for targets, after another head preempted the first targets."""
 
     NEW_TARGETS = "new_targets"
     DEFERRED_FIT = "deferred_fit"
@@ -81,7 +81,7 @@ class Recomputation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TargetsRecomputed:
-    """Count a second search for targets for a head of the ClusterQueue."""
+    """Count a second search for targets, for a head of a ClusterQueue."""
 
     cluster_queue: str
     result: Recomputation
@@ -89,7 +89,7 @@ class TargetsRecomputed:
 
 @dataclass(frozen=True, slots=True)
 class ReportPending:
-    """Write why the workload is not admitted, and what it asks for by podset."""
+    """Write why a workload is not admitted, and its requests by podset."""
 
     key: ObjectKey
     uid: str
@@ -108,21 +108,21 @@ class ReportSecondPass:
 
 @dataclass(frozen=True, slots=True)
 class RefreshClusterQueue:
-    """Numbers or conditions of a ClusterQueue's status may have changed."""
+    """Refresh the status of a ClusterQueue: its numbers or conditions may have changed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshLocalQueue:
-    """Numbers or conditions of a LocalQueue's status may have changed."""
+    """Refresh the status of a LocalQueue: its numbers or conditions may have changed."""
 
     key: ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshCohort:
-    """Numbers of a cohort may have changed."""
+    """Refresh the status of a Cohort: its numbers may have changed."""
 
     name: str
 

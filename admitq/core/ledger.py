@@ -1,7 +1,7 @@
 """The ledger: reservations counted by ClusterQueue and by LocalQueue.
 
-Accounts are kept by name, also for queues that do not exist. So reservations in a ClusterQueue that was
-deleted, or was not observed yet, count as soon as it is observed.
+The ledger has accounts of all queues that workloads name, also of queues that do not exist. So reservations
+in a ClusterQueue count as soon as the ClusterQueue is observed.
 """
 
 from collections import defaultdict
@@ -26,14 +26,15 @@ class Reservation(NamedTuple):
 
 
 def is_void(workload: Workload, cluster_queue: ClusterQueue) -> bool:
-    """Whether a reservation that a workload still shows is not charged to its ClusterQueue.
+    """Whether a reservation in the status of a workload is not charged to its ClusterQueue.
 
     A reservation is void if the workload is inactive, and was reserved and evicted before the ClusterQueue
-    was created: it was never charged there, and its job must stop. An inactive workload that was reserved or
+    was created. It was never charged there, and its job must stop. An inactive workload that was reserved or
     evicted later is charged until its job has stopped. An active workload is always charged.
 
-    The instants are compared, because the order of observation is arbitrary after a start. They are whole
-    seconds: a workload that was evicted in the second of the creation counts as charged, as its job may run.
+    The function compares instants, because objects are observed in any order after a start. Instants are
+    whole seconds. A workload that was evicted in the second of the creation is charged, because its job may
+    run.
     """
     created_at = cluster_queue.created_at
     return (
@@ -45,14 +46,14 @@ def is_void(workload: Workload, cluster_queue: ClusterQueue) -> bool:
 
 
 def usage_of(workload: Workload, admission: Admission, *, reclaimable_pods: bool = True) -> Usage:
-    """Return what the workload uses now: its assignment, in proportion to the pods that remain to run.
+    """Return the present usage of a workload: its assignment, in proportion to the pods that remain to run.
 
     Fewer pods remain if the podset was scaled down since the assignment, or if pods are reclaimable.
 
     Args:
-        workload: as it is now.
-        admission: what it was assigned.
-        reclaimable_pods: the gate of that name; without it, reclaimable pods count until the workload ends.
+        workload: the present value of the workload.
+        admission: its assignment.
+        reclaimable_pods: the gate of this name. Without it, reclaimable pods count until the workload ends.
     """
     assignments = admission.pod_set_assignments
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
@@ -66,10 +67,10 @@ def usage_of(workload: Workload, admission: Admission, *, reclaimable_pods: bool
 
 @lru_cache(maxsize=4096)
 def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...]) -> Usage:
-    """Return what is used while these numbers of pods remain to run, by assignment.
+    """Return the usage of assignments while these numbers of their pods remain to run.
 
-    Results are cached: each is computed when a reservation is decided and when it is observed, and many
-    workloads have equal assignments. So equal usages are also one object.
+    Results are cached: a usage is computed when a reservation is decided and when it is observed, and many
+    workloads have equal assignments. So equal usages are one object.
     """
     total: dict[FlavorResource, int] = {}
     for assignment, count in zip(assignments, remaining, strict=True):
@@ -79,7 +80,7 @@ def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...]
             if flavor is None:
                 continue
             if count < assignment.count:
-                # Rounded up, should an assignment ever not divide by its pods: never too little.
+                # The amount is rounded up if it is not divisible by the pods, so that it is never too small.
                 amount = -(-amount * count // assignment.count)  # noqa: PLW2901
             if amount:
                 pair = FlavorResource(flavor, resource)
@@ -88,29 +89,29 @@ def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...]
 
 
 _UNCOUNTED: Final = 256
-"""The number of changes after which an account is summed up, even if no caller reads it."""
+"""The number of changes after which an account is summed up, even without a read."""
 
 
 @dataclass(slots=True, eq=False)
 class Account:
     """Sums over the reservations of one queue.
 
-    Every admission and every finish changes two accounts, and few callers read them. So a read sums usage up,
-    and costs in proportion to the changes since the last read.
+    Every admission and every finish of a workload changes two accounts. Reads are rare. So a read sums usage
+    up, and costs in proportion to the changes since the last read.
     """
 
     reserving: int = 0
     awaiting_admission: int = 0
-    """How many workloads with a reservation are not admitted."""
+    """The number of workloads with a reservation that are not admitted."""
     version: int = 0
-    """Differs after every change; 0 is that of an account without any."""
+    """A number that differs after every change; 0 before the first change."""
     _reserved: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     _awaiting: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     _uncounted: list[tuple[Reservation, int]] = field(default_factory=list[tuple[Reservation, int]])
 
     @property
     def admitted(self) -> int:
-        """How many workloads are admitted."""
+        """The number of admitted workloads."""
         return self.reserving - self.awaiting_admission
 
     @property
@@ -128,10 +129,10 @@ class Account:
         return {pair: amount for pair, amount in usage.items() if amount}
 
     def change(self, reservation: Reservation, sign: int, version: int) -> int:
-        """Count a reservation (``sign`` 1) or remove it (-1), and set the age.
+        """Count a reservation (``sign`` 1) or remove it (-1), and set the version.
 
         Returns:
-            How many workloads have a reservation now.
+            The number of workloads that have a reservation now.
         """
         self.version = version
         self.reserving += sign
@@ -172,7 +173,7 @@ class Ledger:
 
     def count(self, reservation: Reservation, sign: int) -> None:
         """Count a reservation (``sign`` 1) or remove it (-1)."""
-        # One count for all accounts: one that is closed and opened again must not look unchanged.
+        # All accounts share one count: an account that is closed and opened again must not look unchanged.
         self._changes += 1
         name, key = reservation.cluster_queue, reservation.local_queue
         if not self._by_cluster_queue[name].change(reservation, sign, self._changes):

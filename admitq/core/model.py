@@ -1,7 +1,7 @@
 """Values of the objects that decisions depend on: queues, quotas and workloads.
 
-All are frozen. Names are those of the API; an absent optional field is ``None``.
-Times are integers, nanoseconds since the Unix epoch: the core never reads a clock and never rounds.
+All values are frozen. Their names are those of the API. An absent optional field is ``None``. Times are
+integers, in nanoseconds since the Unix epoch: the core never reads a clock and never rounds.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ONE: Final = Fraction(1)
 
 
 class ObjectKey(NamedTuple):
-    """Identity of a namespaced object by name; two namespaces may hold equal names."""
+    """The namespace and name of an object."""
 
     namespace: str
     name: str
@@ -40,7 +40,7 @@ class QueueingStrategy(StrEnum):
 
 
 class StopPolicy(StrEnum):
-    """Whether a queue admits workloads, and whether it evicts admitted ones."""
+    """Whether a queue admits workloads, and whether it evicts admitted workloads."""
 
     NONE = "None"
     HOLD = "Hold"
@@ -60,7 +60,7 @@ class SelectorOperator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SelectorRequirement:
-    """One condition on one label key."""
+    """One condition on the value of a label."""
 
     key: str
     operator: SelectorOperator
@@ -69,7 +69,7 @@ class SelectorRequirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements must hold; no requirement selects everything."""
+    """A label selector. All requirements must hold. Without requirements, it selects all objects."""
 
     requirements: tuple[SelectorRequirement, ...] = ()
 
@@ -103,14 +103,14 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
-    """Requirements that must all hold of a node's labels (matchFields are not part of flavor choice)."""
+    """Requirements that must all hold for the labels of a node. The core ignores matchFields."""
 
     requirements: tuple[SelectorRequirement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """Quota of one resource in one flavor; an absent limit does not limit."""
+    """The quota of one resource in one flavor. A limit of None does not limit."""
 
     nominal: int
     borrowing_limit: int | None = None
@@ -127,7 +127,7 @@ class FlavorQuotas:
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroup:
-    """Resources that take their quota from the same flavor, and those flavors in order of preference."""
+    """Resources that get their quota from the same flavor, and these flavors in order of preference."""
 
     covered_resources: tuple[str, ...]
     flavors: tuple[FlavorQuotas, ...]
@@ -135,7 +135,7 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionCheckRule:
-    """An admission check of a ClusterQueue; without flavors it applies to all flavors."""
+    """An admission check of a ClusterQueue. Without flavors, it applies to all flavors."""
 
     name: str
     on_flavors: tuple[str, ...] = ()
@@ -193,7 +193,7 @@ class PreemptionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BorrowWithinCohort:
-    """Which workloads of other ClusterQueues a workload may preempt that must borrow."""
+    """Which workloads of other ClusterQueues a borrower may preempt."""
 
     policy: PreemptionPolicy = PreemptionPolicy.NEVER
     max_priority_threshold: int | None = None
@@ -210,7 +210,7 @@ class ClusterQueuePreemption:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A pool of quota with its rules of admission. A selector of ``None`` selects no namespace."""
+    """A ClusterQueue: quota, and rules of admission. A namespace selector of None selects no namespace."""
 
     name: str
     uid: str = ""
@@ -224,17 +224,17 @@ class ClusterQueue:
     preemption: ClusterQueuePreemption = ClusterQueuePreemption()
     fair_weight: Fraction = ONE
     usage_based_admission: bool = False
-    """Whether past use orders its LocalQueues: admissionMode UsageBasedAdmissionFairSharing."""
+    """Whether its LocalQueues are ordered by past use (admissionMode UsageBasedAdmissionFairSharing)."""
     terminating: bool = False
     created_at: Instant = 0
-    """0 if not known."""
+    """The instant of its creation; 0 if not known."""
     quarantined: bool = False
-    """Whether only its quota and cohort are known: what its workloads hold counts, and it admits nothing."""
+    """Whether only its quota and cohort are known. Its workloads count, but it admits no others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """A group of ClusterQueues and cohorts that lend each other what they do not use."""
+    """A group of ClusterQueues and cohorts that lend each other unused quota."""
 
     name: str
     parent: str | None = None
@@ -244,7 +244,7 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedResources:
-    """The consumed amounts in the status of a LocalQueue: decayed, as of an instant."""
+    """The consumed amounts in the status of a LocalQueue, decayed until an instant."""
 
     consumed: Amounts
     at: Instant
@@ -252,10 +252,10 @@ class ConsumedResources:
 
 @dataclass(frozen=True, slots=True)
 class LocalQueue:
-    """A LocalQueue: workloads of its namespace use a ClusterQueue through it.
+    """A LocalQueue. Workloads of its namespace use a ClusterQueue through it.
 
-    ``consumed`` is the past use that its status reports. The core reads it once, when it first observes the
-    queue (after a restart). From then on it has its own usage account.
+    ``consumed`` is the past use in its status. The core reads it when it first observes the LocalQueue. From
+    then on, the core has its own usage account.
     """
 
     key: ObjectKey
@@ -269,7 +269,7 @@ class LocalQueue:
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A kind of nodes: their labels and taints, and tolerations that its workloads get."""
+    """A ResourceFlavor: labels and taints of its nodes, and tolerations that its workloads get."""
 
     name: str
     node_labels: Labels = ()
@@ -279,11 +279,11 @@ class ResourceFlavor:
 
 
 ExactAmounts = tuple[tuple[str, Fraction], ...]
-"""Amounts as stated, in the resource's own unit (cores, bytes), sorted by resource and not rounded."""
+"""Amounts as stated in an object, in the unit of the resource (cores, bytes), sorted by resource."""
 
 
 class HashedOnce:
-    """A frozen value that caches its hash, because it is looked up far more often than it is created."""
+    """A frozen value that caches its hash. Such values are looked up far more often than created."""
 
     __slots__ = ("_hash",)
     _hash: int
@@ -300,7 +300,7 @@ class HashedOnce:
 
 @dataclass(frozen=True, slots=True)
 class ContainerResources:
-    """The requests and limits of a container. ``restartable`` marks a sidecar among the init containers."""
+    """The requests and limits of a container. ``restartable`` marks an init container that is a sidecar."""
 
     requests: ExactAmounts = ()
     limits: ExactAmounts = ()
@@ -311,8 +311,8 @@ class ContainerResources:
 class PodTemplate(HashedOnce):
     """The fields of a pod template that decide what its pods request.
 
-    ``requests`` and ``limits`` are those of the pod level. ``overhead`` is that of the template; with None,
-    the overhead of the RuntimeClass counts.
+    ``requests`` and ``limits`` are those of the pod level. ``overhead`` is that of the template. If it is
+    None, the overhead of the RuntimeClass counts.
     """
 
     containers: tuple[ContainerResources, ...] = ()
@@ -326,7 +326,7 @@ class PodTemplate(HashedOnce):
 
 
 class LimitedType(StrEnum):
-    """The type of a LimitRange item that counts here."""
+    """The types of LimitRange items that the core evaluates."""
 
     CONTAINER = "Container"
     POD = "Pod"
@@ -352,7 +352,7 @@ class LimitRange:
 
 @dataclass(frozen=True, slots=True)
 class PodSet(HashedOnce):
-    """Pods with one template. Podsets of one ``group`` get the same flavors."""
+    """Pods with the same template. Podsets with the same ``group`` get the same flavors."""
 
     name: str
     count: int
@@ -370,8 +370,8 @@ class PodSet(HashedOnce):
 class PodSetAssignment(HashedOnce):
     """The flavors that a podset was assigned, by resource, and the usage of the whole podset.
 
-    ``is_place_open``: whether its topology assignment was deferred and is still missing
-    (delayedTopologyRequest is Pending, and there is no topologyAssignment).
+    ``lacks_topology_assignment`` is true if the topology assignment was deferred and is still missing:
+    delayedTopologyRequest is Pending, and there is no topologyAssignment.
     """
 
     name: str
@@ -385,7 +385,7 @@ class PodSetAssignment(HashedOnce):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A reservation of quota in a ClusterQueue."""
+    """The ClusterQueue, flavors and counts that a workload was assigned."""
 
     cluster_queue: str
     pod_set_assignments: tuple[PodSetAssignment, ...]
@@ -394,7 +394,7 @@ class Admission:
 class ResourceProblem(NamedTuple):
     """A request of a pod template that is not a quantity, or is negative.
 
-    ``field`` is the path of the request in the Workload; ``detail`` says what is wrong with it.
+    ``field`` is the path of the request in the Workload. ``detail`` says what is wrong with the request.
     """
 
     field: str
@@ -406,7 +406,7 @@ class WorkloadRequest:
     """What a workload requests, and when it may be evaluated.
 
     ``queued_at`` is the queue-order timestamp (semantics, Ordering). The workload is not evaluated before
-    ``requeue_at``. ``requeue_blocked`` is condition Requeued=False. ``priority`` is the effective one.
+    ``requeue_at``. ``requeue_blocked``: condition Requeued is False. ``priority`` is the effective priority.
     ``replaces`` is the workload that this one replaces (semantics, Elastic jobs).
     """
 
@@ -434,7 +434,7 @@ class Workload(WorkloadRequest):
 
     ``admission`` is set while quota is reserved, since ``reserved_at``. ``admitted`` and ``pods_ready`` are
     the conditions of these names. ``evicted`` is condition Evicted, which stays True after the eviction until
-    the next reservation. It is True since ``evicted_at``; 0 if that is not known.
+    the next reservation. ``evicted_at`` is the instant since which it is True; 0 if not known.
     """
 
     admission: Admission | None = None

@@ -1,15 +1,15 @@
-"""The orders of workloads in queues and in cycles. Each sort key ends in the uid, so that the order is total.
+"""The orders of workloads in queues and in cycles. Each sort key ends in the uid, and so is unique.
 
 In a ClusterQueue: the latest preemptor, then less past use of the LocalQueue (with usage-based admission),
 then higher priority, then earlier queue-order timestamp, then uid.
 
-In a cycle without fair sharing: preemptors (behind a gate), then lower borrow level, then higher priority
+In a cycle without fair sharing: preemptors (with a gate), then lower borrow level, then higher priority
 (unless a gate disables it), then earlier queue-order timestamp, then uid. By the borrow level, workloads that
-borrow nearby or not at all come before workloads that borrow from a higher cohort. With fair sharing, shares
-decide.
+do not borrow, or borrow from a near cohort, come before workloads that borrow from a higher cohort. With fair
+sharing, shares decide.
 
-In every cycle, a workload that was preempted comes after its preemptor while that waits (``cycle.turns``).
-Otherwise the two could preempt each other forever.
+In every cycle, a preempted workload comes after its preemptor while the preemptor waits
+(``cycle.running_cycle``). Otherwise the two could preempt each other forever.
 """
 
 from typing import NamedTuple
@@ -28,8 +28,8 @@ class QueueOrder(NamedTuple):
 
 
 CycleOrder = tuple[bool, int, int, Instant, str]
-"""The sort key of a head in a cycle: whether it is no preemptor, its borrow level, its priority descending,
-its queue-order timestamp, its uid."""
+"""The sort key of a head in a cycle: whether it is not a preemptor, its borrow level, its priority
+(descending), its queue-order timestamp, its uid."""
 
 
 def queue_order(workload: Workload, *, is_latest_preemptor: bool = False) -> QueueOrder:
@@ -37,7 +37,7 @@ def queue_order(workload: Workload, *, is_latest_preemptor: bool = False) -> Que
 
     Args:
         workload: the workload.
-        is_latest_preemptor: whether it stays the first of the queue until it is admitted.
+        is_latest_preemptor: whether it is the latest preemptor, which stays first until it is admitted.
     """
     return QueueOrder(not is_latest_preemptor, -workload.priority, workload.queued_at, workload.uid)
 
@@ -47,7 +47,7 @@ def cycle_order(workload: Workload, borrow_level: int, gates: Gates, *, preempto
 
     Args:
         workload: the head.
-        borrow_level: how far up the cohort tree its assigned quota comes from.
+        borrow_level: the borrow level of its assignment.
         gates: the feature gates that turn criteria on or off.
         preemptor: whether workloads were preempted for it.
     """

@@ -1,4 +1,4 @@
-"""Instructions that were decided and not returned to the driver yet."""
+"""Instructions that were decided, and that the driver has not received yet."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from admitq.core.waiting.pending import PendingEntry
 
 @dataclass(slots=True, eq=False)
 class Outbox:
-    """Instructions in the order of decision, and the queues with statuses that may have changed."""
+    """Instructions in the order of decision, and queues with statuses that may have changed."""
 
     reservations: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
     preemptions: list[Preempt] = field(default_factory=list[Preempt])
@@ -29,7 +29,7 @@ class Outbox:
     touched_local_queues: set[ObjectKey] = field(default_factory=set[ObjectKey])
 
     def report(self, pending: PendingEntry, refusal: Refusal) -> None:
-        """Report why a pending workload was refused, unless that was the last report about it."""
+        """Report why a pending workload was refused, unless this was its last report."""
         if pending.refusal is refusal or pending.refusal == refusal:
             return
         pending.refusal = refusal
@@ -43,7 +43,7 @@ class Outbox:
         )
 
     def take_decisions(self) -> list[Instruction]:
-        """Return and remove reservations, then preemptions, recomputations and reports of second passes."""
+        """Remove and return reservations, then preemptions, recomputations and reports of second passes."""
         result: list[Instruction] = []
         for decided in (
             self.reservations,
@@ -57,7 +57,7 @@ class Outbox:
         return result
 
     def take_reports(self) -> list[Instruction]:
-        """Return and remove the reports, at most one for each workload."""
+        """Remove and return the reports, at most one for each workload."""
         result: list[Instruction] = list(self.reports.values())
         self.reports.clear()
         return result

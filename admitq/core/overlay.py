@@ -1,13 +1,17 @@
-"""What a cycle supposes of one cohort tree, until the cycle ends.
+"""The assumptions of a cycle about one cohort tree, until the cycle ends.
 
-Two things are supposed. *Reserved capacity* is withheld for heads that get nothing yet; it counts as usage in
-the tree. *Victims* are workloads that heads of this cycle preempt. They hold quota until their jobs have
-stopped. So they stay in the tree, and are left out only for questions about the time when they have left.
+There are two assumptions:
 
-The usage without victims, and the one without reserved capacity, are kept for the paths on which they differ
-from the tree. So a question costs in proportion to the nodes that it concerns, not to all victims.
+- *Reserved capacity* is withheld for heads that get nothing yet. It counts as usage in the tree.
+- *Victims* are workloads that heads of this cycle preempt. They hold quota until their jobs have stopped, so
+  their usage stays in the tree. It is removed only to evaluate what will be available when they have left.
 
-Only cells are changed: nothing is woken, generations stay, and everything is undone exactly.
+The usage without victims and the usage without reserved capacity are stored for the paths on which they
+differ from the tree. So an evaluation costs in proportion to the nodes that it concerns, and not to the
+number of victims.
+
+An overlay changes only cells. It ends no waiting, and changes no generation. At the end of a cycle, it is
+undone exactly.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -45,7 +49,7 @@ def _node_of(world: World, entry: WorkloadEntry) -> Node:
 def evaluate_without(
     world: World, holders: Iterable[WorkloadEntry], evaluate: Callable[[], _Answer]
 ) -> _Answer:
-    """Return the answer as if these workloads, which hold quota in the tree, held nothing."""
+    """Return a result as if these workloads, which hold quota in the tree, held nothing."""
     return _evaluate_without_usage(
         [
             (_node_of(world, holder).cells[pair], amount)
@@ -68,9 +72,9 @@ def _evaluate_without_usage(removed: Sequence[tuple[Cell, int]], evaluate: Calla
 def assign_replacement(
     world: World, original: WorkloadEntry, assign: Callable[..., Assignment]
 ) -> Assignment:
-    """Return the assignment of a replacement: only flavors of its original, as if that had left.
+    """Return the assignment of a replacement, with the flavors of its original, as if the original had left.
 
-    Other flavors are not tried later either, so that no scan of them goes on.
+    Later attempts do not try other flavors either, so there are no flavors left to try.
     """
     admission = original.admission
     assert admission is not None  # noqa: S101 narrows the type
@@ -81,9 +85,9 @@ def assign_replacement(
 def evaluate_without_original(
     world: World, original: WorkloadEntry, evaluate: Callable[[], _Answer]
 ) -> _Answer:
-    """Return the answer as it would be if a workload had left with all that it was assigned.
+    """Return a result as if an original had left with all usage that it was assigned.
 
-    This includes what it took over itself from a workload that is not finished: it is not free for others.
+    This includes usage that the original took over from a workload which has not finished.
     """
     admission = original.admission
     assert admission is not None  # noqa: S101 narrows the type
@@ -94,12 +98,12 @@ def evaluate_without_original(
 
 
 class Overlay:
-    """What is supposed of one tree.
+    """The assumptions of a cycle about one tree.
 
     Args:
-        world: what the tree belongs to.
-        root: of the tree.
-        admitted: the workloads that were admitted in this cycle, as they are when asked.
+        world: the world of the tree.
+        root: the root of the tree.
+        admitted: the workloads that were admitted in this cycle. The cycle adds to this container.
     """
 
     def __init__(self, world: World, root: Node, admitted: Container[ObjectKey] = ()) -> None:
@@ -111,12 +115,12 @@ class Overlay:
         self._without_reserved = SupposedUsage()
         self._generation = root.generation
         self.excluded: Final = ExcludedWorkloads(self._victims, admitted)
-        """Workloads that are no candidates in this cycle any more."""
+        """Workloads that are no longer candidates in this cycle."""
         self._indexes = TreeIndexes(world, self._without_victims, self.excluded)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is supposed, so that the tree is what it seems."""
+        """Whether there are no assumptions."""
         return not (self._reserved or self._victims)
 
     @property
@@ -126,11 +130,11 @@ class Overlay:
         return self._indexes
 
     def are_victims(self, victims: Iterable[Victim]) -> bool:
-        """Whether some of these are victims already."""
+        """Whether one of these is a victim of this cycle already."""
         return any(victim.entry.workload.key in self._victims for victim in victims)
 
     def reserve_capacity(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
-        """Count usage of a head that gets nothing yet, so that heads behind it cannot take it."""
+        """Count the usage of a head that gets nothing yet, so that later heads do not get this capacity."""
         self._rebuild_if_changed()
         for pair, amount in usage:
             cell = node.cells[pair]
@@ -141,7 +145,7 @@ class Overlay:
         self._indexes.update(node)
 
     def add_victims(self, victims: Iterable[Victim]) -> None:
-        """Suppose that these workloads have left, for heads behind."""
+        """Assume for later heads that these workloads will leave."""
         self._rebuild_if_changed()
         nodes: dict[Node, None] = {}
         for victim in victims:
@@ -156,13 +160,13 @@ class Overlay:
     def settle_reservation(
         self, entry: WorkloadEntry, node: Node, expected: Iterable[tuple[FlavorResource, int]]
     ) -> None:
-        """Count what a head holds that is admitted.
+        """Count the quota of a head that reserved it.
 
         Args:
             entry: the head.
-            node: its ClusterQueue.
-            expected: what it is expected to hold. If it holds something else, or more than its reservation
-                changes in the tree, everything supposed is computed again when it is needed.
+            node: the node of its ClusterQueue.
+            expected: the expected usage of the head. If its usage differs, or if more changes in the tree,
+                all assumed usage is computed again when it is needed.
         """
         self._rebuild_if_changed()
         usage = [(pair, amount) for pair, amount in expected if amount]
@@ -180,7 +184,7 @@ class Overlay:
     def without_victims(
         self, node: Node, further_victims: Iterable[Victim], evaluate: Callable[[], _Answer]
     ) -> _Answer:
-        """Return the answer of a head at a node as if all victims had left, and these of the head too."""
+        """Return a result for a head at a node as if all victims, and these victims of the head, had left."""
         self._rebuild_if_changed()
         self._without_victims.apply(node)
         own_victims = [
@@ -193,7 +197,7 @@ class Overlay:
         return answer
 
     def without_reserved_capacity(self, node: Node, evaluate: Callable[[], _Answer]) -> _Answer:
-        """Return the answer of a head at a node by what is in use now, with the victims in the tree."""
+        """Return a result for a head at a node by real usage: with victims, without reserved capacity."""
         self._rebuild_if_changed()
         self._without_reserved.apply(node)
         answer = evaluate()
@@ -207,7 +211,7 @@ class Overlay:
         self._reserved.clear()
 
     def _rebuild_if_changed(self) -> None:
-        """Compute the supposed usage again, if usage changed other than through this object."""
+        """Compute the assumed usage again, if usage changed other than through this object."""
         if self._root.generation == self._generation:
             return
         self._generation = self._root.generation

@@ -1,8 +1,8 @@
-"""The search for the fewest pods that a workload must give up to be admitted (semantics, Partial admission).
+"""Find the greatest number of pods with which a workload fits (semantics, Partial admission).
 
-Let d be the pods that a podset may give up, and D the sum over all podsets. In step k of D, each podset gives
-up ⌊d·k/D⌋ pods. A binary search finds the smallest step that suffices, under the assumption that all later
-steps suffice too.
+Let d be the number of pods that a podset may go without, and D the sum over all podsets. In step k of D, each
+podset goes without ⌊d·k/D⌋ pods. A binary search finds the smallest step that suffices. It assumes that all
+later steps suffice, too.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ def assign_partially(
     attempt: Callable[[tuple[PodSetDemand, ...]], Assignment],
     suffices: Callable[[Assignment], bool],
 ) -> Assignment | None:
-    """Return the assignment of the most pods that suffices; None if not even the fewest pods do.
+    """Return the assignment with the most pods that suffices; None if not even the fewest pods do.
 
     Args:
         demands: the requests of all pods.
         attempt: searches flavors for fewer pods.
-        suffices: whether an assignment is good enough: it fits, or there are workloads to preempt for it.
+        suffices: whether an assignment fits, or there are workloads to preempt for it.
     """
     spares = [_spare(demand) for demand in demands]
     total = sum(spares)

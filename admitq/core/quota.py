@@ -12,10 +12,10 @@ usage (U)              Σ usage of reserving workloads              Σ children 
 spilled                max(0, U - L): what is taken from the parent's pool
 =====================  ==========================================  ======================================
 
-Amounts inside are exact and not bounded. An unlimited amount is a number that no usage can reach, so that it
-can be added and removed exactly. Results are bounded to int64.
+Amounts in cells are exact and not bounded. An unlimited amount is a number that no usage can reach. So
+additions and subtractions with it are exact. Results are bounded to int64.
 
-Most of the arithmetic of decisions is done here. So the walks read fields instead of calling properties.
+Decisions spend most of their time in this module. So its loops read fields instead of calling properties.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ NO_QUOTA: Final = ResourceQuota(0)
 
 
 def bounded(amount: int) -> int:
-    """Return an amount bounded to int64; an unlimited one stays unlimited."""
+    """Return an amount bounded to int64. An unlimited amount stays unlimited."""
     if LOWEST <= amount <= UNLIMITED:
         return amount
     return UNLIMITED if amount > 0 else LOWEST
@@ -41,10 +41,11 @@ def _exact(amount: int) -> int:
 
 
 class BorrowLevel(NamedTuple):
-    """How far up the tree quota has to come from.
+    """How far up the cohort tree a request must go to find enough quota.
 
-    ``level`` is 0 within the ClusterQueue's own quota, else the height of the nearest cohort that has enough.
-    ``may_reclaim``: whether that is below the root, so that other subtrees may be borrowing.
+    ``level`` is 0 within the ClusterQueue's own quota, else the height of the nearest cohort with enough
+    quota. ``may_reclaim``: whether the node with enough quota is below the root, so that other subtrees may
+    borrow from it.
     """
 
     level: int
@@ -57,19 +58,19 @@ _WITHIN_QUOTA_OF_MEMBER: Final = BorrowLevel(0, may_reclaim=True)
 
 @dataclass(slots=True, eq=False)
 class Height:
-    """Height of a node, shared by its cells: 0 for a ClusterQueue or a cohort without children."""
+    """The height of a node, which its cells share: 0 for a ClusterQueue or a cohort without children."""
 
     value: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """Quota and usage of one (flavor, resource) at one node. Changed only by the functions below."""
+    """Quota and usage of one (flavor, resource) at one node. Only the functions below change it."""
 
     height: Height
     parent: "Cell | None" = None
     links: int = 0
-    """How many children's cells are linked to this one."""
+    """The number of cells of children that are linked to this one."""
     declared: bool = False
     """Whether the node's own specification names this (flavor, resource)."""
     nominal: int = 0
@@ -81,26 +82,26 @@ class Cell:
     local: int = 0
     usage: int = 0
     reserved: int = 0
-    """All usage in the subtree, also the part that local quota covers."""
+    """All usage in the subtree, including the part that local quota covers."""
 
     @property
     def lent(self) -> int:
-        """The quota that the parent has from this node."""
+        """The quota that the node lends to its parent."""
         return self.subtree - self.local
 
     @property
     def spilled(self) -> int:
-        """The part of the usage that the parent's quota covers."""
+        """The part of the usage that comes from the quota of the parent."""
         return max(0, self.usage - self.local)
 
     @property
     def local_available(self) -> int:
-        """The unused quota of the part that is not lent."""
+        """The unused part of the quota that is not lent."""
         return max(0, self.local - self.usage)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing refers to this cell, so that it can be dropped."""
+        """Whether the cell has no declared quota, no usage and no linked cells, so that it can be removed."""
         return not (self.declared or self.links or self.reserved)
 
 
@@ -111,7 +112,7 @@ def _recompute(cell: Cell) -> None:
 
 
 def _pass_up(cell: Cell, lent_before: int, spilled_before: int) -> None:
-    """Update the ancestors after a change of what this cell lends and takes."""
+    """Update the ancestors after a change of the amounts that this cell lends and takes."""
     child = cell
     while (parent := child.parent) is not None:
         lent, spilled = child.lent - lent_before, child.spilled - spilled_before
@@ -136,7 +137,7 @@ def set_quota(cell: Cell, quota: ResourceQuota, *, declared: bool) -> None:
 
 
 def attach(cell: Cell, parent: Cell) -> None:
-    """Link a root cell to a parent: its quota and usage count there from now on."""
+    """Link a cell to a parent. Its quota and usage count there from now on."""
     cell.parent = parent
     parent.links += 1
     _pass_up(cell, 0, 0)
@@ -144,7 +145,7 @@ def attach(cell: Cell, parent: Cell) -> None:
 
 
 def detach(cell: Cell) -> None:
-    """Unlink a cell from its parent, with what it lent and took."""
+    """Unlink a cell from its parent. Its quota and usage no longer count there."""
     parent = cell.parent
     if parent is None:
         return
@@ -165,7 +166,7 @@ def _count_reserved(cell: Cell | None, amount: int) -> None:
 
 
 def add_usage(cell: Cell, amount: int) -> None:
-    """Count usage: local quota covers it first, then the ancestors."""
+    """Count usage. Local quota covers it first, then the quota of ancestors."""
     spill = amount
     current: Cell | None = cell
     while current is not None:
@@ -175,7 +176,7 @@ def add_usage(cell: Cell, amount: int) -> None:
             after = before + spill
             current.usage += spill
             if before < 0 or after < 0:
-                # Local quota covers a part of it, which the ancestors do not count.
+                # Ancestors do not count the part that local quota covers.
                 spill = max(0, after) - max(0, before)
         current = current.parent
 
@@ -186,11 +187,12 @@ def remove_usage(cell: Cell, amount: int) -> None:
 
 
 def available(cell: Cell) -> int:
-    """Return the amount that is available now. It is negative if more is used than there is.
+    """Return the amount that is available now. It is negative if usage exceeds quota.
 
-    The rule is recursive from the root: local available + min(available of the parent, what the borrowing
-    limit leaves). Here it is unrolled from below: the least of one bound for each node of the path. Each
-    bound includes the available local parts of the nodes below it.
+    The rule is recursive: the amount available at a node is its available local quota, plus the amount
+    available at its parent, but at most what its borrowing limit leaves. The loop goes from the cell up to
+    the root. Each node on the path gives a bound, which includes the available local quota of the nodes below
+    it. The result is the least bound.
     """
     local_available = 0
     least_bound: int | None = None
@@ -201,7 +203,7 @@ def available(cell: Cell) -> int:
             local_available += own_available
             own_available = 0
         if limit is not None:
-            # lent - spilled + limit, where -own is what is spilled.
+            # The bound is lent - spilled + limit; spilled is -own_available here.
             bound = local_available + cell.subtree - cell.local + own_available + limit
             if least_bound is None or bound < least_bound:
                 least_bound = bound
@@ -213,7 +215,7 @@ def available(cell: Cell) -> int:
 
 
 def potential_available(cell: Cell) -> int:
-    """Return the amount that would be available if nothing was in use. Unrolled as ``available``."""
+    """Return the amount that would be available without any usage. The loop is that of ``available``."""
     local = 0
     least_bound: int | None = None
     while (parent := cell.parent) is not None:
@@ -234,7 +236,7 @@ def borrowing_with(cell: Cell, amount: int) -> bool:
 
 
 def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
-    """Return how far up quota comes from for an additional amount at a ClusterQueue's cell."""
+    """Return how far up the tree an additional amount at a ClusterQueue's cell must go to find quota."""
     ancestor: Cell | None = cell.parent
     if ancestor is None:
         return _WITHIN_OWN_QUOTA
@@ -251,5 +253,5 @@ def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
 
 
 def borrowed(cell: Cell) -> int:
-    """Return what a ClusterQueue in a cohort uses beyond its nominal quota."""
+    """Return the usage of a ClusterQueue beyond its nominal quota; 0 without a cohort."""
     return 0 if cell.parent is None else bounded(max(0, cell.reserved - cell.nominal))

@@ -2,11 +2,11 @@
 
 - Each ClusterQueue has two lists of holders: workloads that are leaving (evicted, or about to be preempted),
   and workloads that stay. Each holder is in one list.
-- A list is sorted by lower priority, then more recently reserved, then uid (semantics, Preemption). After a
-  change of a workload, ``put`` moves it to its new place.
-- Every admission and every finish calls ``put`` or ``remove``, and few callers read. So ``put`` appends a new
-  holder unsorted, and ``remove`` only marks its entry. A read sorts the holders that were added since the
-  last read. From then on the key of such a holder is frozen.
+- A list is sorted by lower priority, then more recent reservation, then uid (semantics, Preemption). After a
+  change of a workload, ``put`` moves the workload to its new position.
+- Every admission and every finish of a workload calls ``put`` or ``remove``. Reads are rare. So ``put``
+  appends a new holder unsorted, and ``remove`` only marks its entry. A read sorts the holders that were added
+  since the last read. From then on, the sort keys of these holders are fixed.
 """
 
 from bisect import bisect_left, insort
@@ -19,7 +19,7 @@ from admitq.core.model import Instant, ObjectKey, Workload
 
 
 class PreemptionOrder(NamedTuple):
-    """The sort key of a holder in its ClusterQueue: the first holder is preempted first."""
+    """The sort key of a holder in its ClusterQueue. Preemption takes the first holder first."""
 
     priority: int
     reserved_at_descending: Instant
@@ -27,7 +27,7 @@ class PreemptionOrder(NamedTuple):
 
 
 class QuotaHolder(Protocol):
-    """A workload that holds quota, as far as its place depends on it."""
+    """The properties of a workload with quota that decide its position."""
 
     @property
     def workload(self) -> Workload:
@@ -46,7 +46,7 @@ class QuotaHolder(Protocol):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is evicted, or its preemption is decided: to preempt it again costs nothing."""
+        """Whether it is evicted, or its preemption is decided. To preempt it again costs nothing."""
         ...
 
 
@@ -62,7 +62,7 @@ H = TypeVar("H", bound=QuotaHolder)
 class _HolderEntry(Generic[H]):
     """The entry of a holder in a list. Its key is ``_UNSORTED`` until a read sorts it.
 
-    An entry without holder is a *trace* of a holder that was removed. Reads skip traces.
+    An entry without holder is the *trace* of a removed holder. Reads skip traces.
     """
 
     __slots__ = ("holder", "holders", "order")
@@ -77,10 +77,10 @@ _UNSORTED: Final = PreemptionOrder(0, 0, "")
 _ORDER: Final = attrgetter("order")
 
 _SLACK: Final = 64
-"""A list is cleaned when it has more entries than twice its holders and this number."""
+"""Traces are removed from a list when it has more entries than twice its holders and this number."""
 
 _FEW: Final = 16
-"""With at most one new holder for this many sorted ones, each is inserted; else the list is sorted."""
+"""With at most one new holder for this many sorted ones, a read inserts each; else it sorts the list."""
 
 
 class _HoldersInOrder(Generic[H]):
@@ -147,7 +147,7 @@ class QuotaHolders(Generic[H]):
         )
 
     def put(self, holder: H) -> None:
-        """Move a workload to the place that its present state gives it; remove it if it holds no quota."""
+        """Move a workload to its present position. Remove it if it holds no quota."""
         workload = holder.workload
         held = holder.held
         if held is None:
@@ -168,7 +168,7 @@ class QuotaHolders(Generic[H]):
         holders.size += 1
 
     def remove(self, key: ObjectKey) -> None:
-        """Remove a workload, if it is a holder."""
+        """Remove a workload. Do nothing if it is not a holder."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             entry.holders.drop(entry)
@@ -178,7 +178,7 @@ class QuotaHolders(Generic[H]):
     ) -> Iterator[tuple[PreemptionOrder, H]]:
         """Yield the holders in a ClusterQueue that are not leaving, in preemption order.
 
-        ``since`` is the place in the order to begin at; None begins at the first holder.
+        ``since`` is the sort key at which to begin; None: at the first holder.
         """
         holders = self._staying.get(cluster_queue)
         return iter(()) if holders is None else holders.in_order(since)
@@ -186,6 +186,6 @@ class QuotaHolders(Generic[H]):
     def leaving(
         self, cluster_queue: str, since: PreemptionOrder | None = None
     ) -> Iterator[tuple[PreemptionOrder, H]]:
-        """Yield the holders in a ClusterQueue that are leaving; otherwise as ``staying``."""
+        """Yield the holders in a ClusterQueue that are leaving, in preemption order; see ``staying``."""
         holders = self._leaving.get(cluster_queue)
         return iter(()) if holders is None else holders.in_order(since)

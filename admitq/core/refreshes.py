@@ -1,7 +1,7 @@
-"""Which statuses of queues and cohorts to refresh, by comparison with the last refresh.
+"""Find the statuses of queues and cohorts that must be refreshed.
 
-Most events touch few statuses, or none. A touched status may still be equal to the last one. This is decided
-by its *mark*, which has everything that the status depends on (``statuses``).
+Handlers record statuses that may have changed. Such a status may still be equal to the last one. To find out,
+its *mark* is compared, which has all inputs of the status (``statuses``).
 """
 
 from admitq.core.entries import ClusterQueueEntry, LocalQueueEntry
@@ -11,7 +11,7 @@ from admitq.core.world import World
 
 
 def take_refreshes(world: World) -> list[Instruction]:
-    """Return instructions to refresh each status that differs from the last one, once each."""
+    """Return one instruction for each status that differs from the last refresh."""
     result: list[Instruction] = []
     if world.outbox.touched_cluster_queues:
         _refresh_cluster_queues(world, result)

@@ -1,4 +1,4 @@
-"""Refusals: why a workload was not admitted, as values.
+"""Refusals: the reasons why the core gives a workload nothing, as values.
 
 Only ``admitq.translate.messages`` turns them into the reasons and messages of conditions.
 """
@@ -13,14 +13,14 @@ from admitq.core.model import ResourceProblem
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueueInactive:
-    """The ClusterQueue does not admit now."""
+    """The ClusterQueue is inactive."""
 
     cluster_queue: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueueNotFound:
-    """The ClusterQueue exists, but is not part of this cycle (its cohort tree has a cycle)."""
+    """The ClusterQueue exists, but takes no part in cycles, because its cohorts form a circle."""
 
     cluster_queue: str
 
@@ -39,7 +39,8 @@ class AdmissionChecksFailed:
 class TooManyChecks:
     """More admission checks of the ClusterQueue apply than the status of a workload can list.
 
-    ``flavors`` are those that the workload would be assigned; empty if so many checks apply to every flavor.
+    ``flavors`` are the flavors that the workload would get. It is empty if too many checks apply to all
+    flavors.
     """
 
     cluster_queue: str
@@ -49,7 +50,7 @@ class TooManyChecks:
 
 
 class Bound(StrEnum):
-    """The bound that a request violates: its own limit, or one of the LimitRanges of its namespace."""
+    """The bound that a request violates: its own limit, or a bound of the LimitRanges of its namespace."""
 
     LIMIT = "Limit"
     MAXIMUM = "Maximum"
@@ -57,7 +58,7 @@ class Bound(StrEnum):
 
 
 class OutOfBounds(NamedTuple):
-    """A request beyond its bound, in the resource's unit (cores, bytes). ``field`` is its path."""
+    """A request beyond its bound, in the unit of the resource (cores, bytes). ``field`` is its path."""
 
     bound: Bound
     field: str
@@ -70,8 +71,8 @@ class OutOfBounds(NamedTuple):
 class InvalidResources:
     """The requests of the pod templates are invalid.
 
-    All problems are of the first kind that occurs: unreadable requests, requests above their limits, or
-    violations of the LimitRanges of the namespace.
+    There are three kinds of problems: unreadable requests, requests above their limits, and violations of
+    LimitRanges. ``problems`` has all problems of the first of these kinds that occurs.
     """
 
     problems: tuple[ResourceProblem | OutOfBounds, ...]
@@ -103,14 +104,14 @@ class UntoleratedTaint:
 
 @dataclass(frozen=True, slots=True)
 class NodeAffinityMismatch:
-    """Node selector or required affinity exclude the flavor."""
+    """The node selector or required node affinity of the pods excludes the nodes of the flavor."""
 
     flavor: str
 
 
 @dataclass(frozen=True, slots=True)
 class OriginalHasOtherFlavor:
-    """The workload replaces one that was assigned another flavor."""
+    """The workload replaces an original that was assigned another flavor."""
 
     flavor: str
     original: str
@@ -118,7 +119,7 @@ class OriginalHasOtherFlavor:
 
 @dataclass(frozen=True, slots=True)
 class ExceedsMaxQuota:
-    """The request is more than the ClusterQueue could have of the flavor if nothing was in use."""
+    """The request exceeds the amount that the ClusterQueue could have of the flavor without any usage."""
 
     flavor: str
     resource: str
@@ -129,7 +130,7 @@ class ExceedsMaxQuota:
 
 @dataclass(frozen=True, slots=True)
 class InsufficientQuota:
-    """There is not enough unused quota now: ``missing`` more is needed."""
+    """Unused quota is not enough now. ``missing`` is the amount that is missing."""
 
     flavor: str
     resource: str
@@ -145,7 +146,7 @@ class TopologyUnsupported:
 
 @dataclass(frozen=True, slots=True)
 class TopologyMissing:
-    """The pods need a topology assignment, and the flavor's topology is not known."""
+    """The pods need a topology assignment, and the topology of the flavor is not known."""
 
     flavor: str
 
@@ -164,7 +165,7 @@ FlavorRefusal = (
 
 
 class PodSetRefusals(NamedTuple):
-    """Why a podset does not fit: one refusal for each flavor or resource."""
+    """The refusals of a podset that does not fit: one for each flavor or resource."""
 
     pod_set: str
     refusals: tuple[FlavorRefusal, ...]
@@ -173,7 +174,7 @@ class PodSetRefusals(NamedTuple):
 class NoFitReason(StrEnum):
     """Why no flavor fits a workload, from the least severe reason to the most severe one.
 
-    Time may change the first, other quota the second, and other flavors the third.
+    The first may end with time. The second needs more quota, and the third other flavors.
     """
 
     WAITING_FOR_QUOTA = "WaitingForQuota"
@@ -183,7 +184,7 @@ class NoFitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoFlavorFits:
-    """Podsets do not fit into unused quota. ``reason`` sums their refusals up."""
+    """Podsets do not fit into unused quota. ``reason`` summarizes their refusals."""
 
     parts: tuple[PodSetRefusals, ...]
     reason: NoFitReason
@@ -198,7 +199,7 @@ class QuotaTakenInCycle:
 class WaitingForTargets:
     """The workload fits once its preemption targets have left.
 
-    ``victims`` is their number; ``refused`` is why the workload does not fit now.
+    ``victims`` is the number of targets. ``refused`` is the reason why the workload does not fit now.
     """
 
     victims: int
@@ -207,7 +208,7 @@ class WaitingForTargets:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionsFailed:
-    """None of the preemptions could be written; they are retried."""
+    """No preemption of the workload's targets could be written. The preemptions are retried."""
 
     victims: int
     refused: NoFlavorFits

@@ -1,8 +1,8 @@
-"""Which workloads hold quota, how much, and in which order they would be preempted.
+"""The quota that workloads hold, and the order in which they would be preempted.
 
-What a workload holds follows from its value, from the ClusterQueue of its admission, and from the workload
-that it replaces. ``Reservations`` computes it after each change and compares it with what was counted. So
-there is one rule, and not one for each transition.
+The quota that a workload holds follows from its value, from the ClusterQueue of its admission, and from the
+workload that it replaces. ``Reservations`` computes it after each change and compares it with what was
+counted. So there is one rule, and no rule for each transition.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,17 +25,17 @@ _STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
 
 
 class Reservations:
-    """What workloads hold, counted in the ledger, at the nodes of the cohort trees, and in preemption order.
+    """Counts the quota that workloads hold: in the ledger, in the cohort trees, and in preemption order.
 
     Args:
-        settings: the gate for reclaimable pods, and whether admission waits for pods.
+        settings: for the gate of reclaimable pods, and whether admission waits for pods.
         cluster_queues: all ClusterQueues by name.
         workloads: all workloads by key.
         cohort_trees: all cohort trees.
-        outbox: receives preemptions, and the queues with changing numbers.
-        pods: is updated when a workload changes what it holds.
-        quota_returned: is called after usage was removed from a node.
-        demand_changed: is called when a pending workload may need more or less quota than before, because the
+        outbox: receives preemptions, and the names of queues with statuses that may have changed.
+        pods: is updated when the quota that a workload holds changes.
+        quota_returned: called after usage was removed from a node.
+        demand_changed: called when a pending workload may need more or less quota than before, because the
             workload that it replaces changed.
     """
 
@@ -55,9 +55,9 @@ class Reservations:
         self.quota_holders = QuotaHolders[WorkloadEntry]()
         self.replacements = Replacements[WorkloadEntry]()
         self.inactive_in: dict[str, dict[ObjectKey, WorkloadEntry]] = {}
-        """Inactive workloads that show a reservation and were evicted, by ClusterQueue."""
+        """Evicted, inactive workloads that still have a reservation, by ClusterQueue."""
         self._circles: dict[ObjectKey, None] = {}
-        """Workloads of circles of replacements that closed or broke: to be counted again."""
+        """Workloads of circles of replacements that were closed or broken. They must be counted again."""
         self._settings = settings
         self._cluster_queues = cluster_queues
         self._workloads = workloads
@@ -70,7 +70,7 @@ class Reservations:
     # --- changes ----------------------------------------------------------------------------------
 
     def settle(self, entry: WorkloadEntry) -> None:
-        """Count what a workload holds as it is now."""
+        """Count the quota that a workload holds now."""
         workload, assumed = entry.workload, entry.assumed
         if assumed is not None and (workload.admission is not None or workload.finished):
             entry.assumed = None
@@ -84,16 +84,17 @@ class Reservations:
             self._pods.update(entry)
 
     def release(self, entry: WorkloadEntry) -> None:
-        """Return everything that a deleted workload holds."""
+        """Return all quota that a deleted workload holds."""
         self._index_inactive(entry, is_deleted=True)
         self._hold(entry, None)
         self.holding_changed(entry)
         self._pods.update(entry)
 
     def settle_cluster_queue(self, cluster_queue: str) -> None:
-        """Count again what depends on a ClusterQueue, after its specification or existence changed.
+        """Count the quota of workloads again that depends on a ClusterQueue, after the ClusterQueue changed.
 
-        Inactive workloads may be charged to it or not, and admission may have to wait for pods or not.
+        The change may decide whether inactive workloads are charged to it, and whether admission waits for
+        pods.
         """
         for entry in list(self.inactive_in.get(cluster_queue, {}).values()):
             self._hold(entry, self._reservation_of(entry))
@@ -106,14 +107,14 @@ class Reservations:
                     self._pods.update(entry)
 
     def preempt(self, instruction: Preempt) -> None:
-        """Add the instruction to preempt a workload, which counts as leaving from now on."""
+        """Add the instruction to preempt a workload. The workload counts as leaving from now on."""
         entry = self._workloads[instruction.key]
         entry.preempting = instruction
         self.holding_changed(entry)
         self._outbox.preemptions.append(instruction)
 
     def _index_inactive(self, entry: WorkloadEntry, *, is_deleted: bool = False) -> None:
-        """Index a workload that may be charged or not when its ClusterQueue is created or deleted."""
+        """Index a workload if the existence of its ClusterQueue decides whether it is charged."""
         workload, key = entry.workload, entry.workload.key
         is_held_back = not workload.active and workload.evicted and not (workload.finished or is_deleted)
         admission = workload.admission if is_held_back else None
@@ -160,16 +161,16 @@ class Reservations:
             change = self._cohort_trees.add_usage if add else self._cohort_trees.remove_usage
             change(queue.node, reservation.usage)
 
-    # --- what follows from the value of a workload ------------------------------------------------
+    # --- the quota of one workload ------------------------------------------------
 
     def is_void(self, entry: WorkloadEntry) -> bool:
-        """Whether the reservation that a workload shows is charged to no ClusterQueue."""
+        """Whether the reservation in the status of a workload is void: charged to no ClusterQueue."""
         admission = entry.workload.admission
         queue = None if admission is None else self._cluster_queues.get(admission.cluster_queue)
         return queue is not None and is_void(entry.workload, queue.spec)
 
     def assigned(self, entry: WorkloadEntry) -> Usage:
-        """Return the usage of a workload's assignment, including the part that its original counts."""
+        """Return the usage of a workload's assignment, including the part that counts for its original."""
         return () if entry.admission is None else self._usage_of(entry.workload, entry.admission)
 
     def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
@@ -192,7 +193,7 @@ class Reservations:
     # --- replacements -----------------------------------------------------------------------------
 
     def add_replacement(self, entry: WorkloadEntry) -> None:
-        """Index a workload that has not finished by the workload that it replaces, if any."""
+        """Index a workload that has not finished by the workload that it replaces, if it replaces one."""
         self.replacements.add(entry)
         self._mark_circle(entry.workload.key)
 
@@ -202,19 +203,19 @@ class Reservations:
         self.replacements.remove(entry)
 
     def original_of(self, cluster_queue: str, workload: Workload) -> WorkloadEntry | None:
-        """Return the workload that a pending one would take quota over from now; None without one."""
+        """Return the workload from which a pending workload would take quota over now; None without one."""
         original = self._original(workload)
         if original is None or original.is_leaving or original.phase not in _STAYING:
             return None
         if self.replacements.circle(workload.key):
-            return None  # It would count with everything that it was assigned.
+            return None  # In a circle, the workload counts with all quota that it was assigned.
         held = original.held
         if held is None or held.cluster_queue != cluster_queue:
             return None
         return original if self.replacements.successor(original) is None else None
 
     def original_to_take_over(self, cluster_queue: str, workload: Workload) -> Original | None:
-        """Return the same as a value that does not change."""
+        """Return the result of ``original_of`` as an immutable value."""
         original = self.original_of(cluster_queue, workload)
         if original is None or original.admission is None:
             return None
@@ -223,7 +224,7 @@ class Reservations:
     def holding_changed(self, entry: WorkloadEntry) -> None:
         """Sort a workload again among the holders of quota, and count its replacements again.
 
-        Callers call this after each change of what a workload holds, or of whether it is leaving.
+        Call this after each change of the quota that a workload holds, or of whether it is leaving.
         """
         self.quota_holders.put(entry)
         workload = entry.workload
@@ -235,7 +236,7 @@ class Reservations:
             self.recount_replacements(key, excluded=entry)
 
     def recount_replacements(self, original: ObjectKey, excluded: WorkloadEntry | None = None) -> None:
-        """Count again each workload that replaces another one, and report that its demand changed."""
+        """Count workloads again that replace ``original``, and report that their demand may have changed."""
         for replacement in self.replacements.of(original):
             if replacement is excluded:
                 continue
@@ -261,5 +262,5 @@ class Reservations:
         return usage_beyond(usage, self._usage_of(original.workload, original.admission))
 
     def _mark_circle(self, key: ObjectKey) -> None:
-        """Mark the workloads of a circle, in which none takes quota over, to be counted again."""
+        """Mark the workloads of a circle of replacements: they must be counted again."""
         self._circles.update(dict.fromkeys(self.replacements.circle(key)))

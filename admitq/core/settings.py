@@ -1,4 +1,4 @@
-"""What the configuration decides once, at start, for all decisions."""
+"""Settings of the core, which the configuration defines at the start."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,13 +7,13 @@ from fractions import Fraction
 from admitq.core.model import SECOND
 
 DEFAULT_SAMPLING_INTERVAL = 300 * SECOND
-"""Nanoseconds between two samples of what LocalQueues use, where the configuration states none."""
+"""Default number of nanoseconds between two samples of the usage of LocalQueues."""
 
 DEFAULT_HALF_LIFE = 24 * 3600 * SECOND
-"""Nanoseconds in which past use loses half its weight, where the configuration states none.
+"""Default number of nanoseconds in which past use decays by half.
 
-Without any, every queue would be judged by what it uses at the moment alone, and a queue of short jobs
-would never be charged for them.
+Without decay time, only the present usage would count, and a queue of short jobs would never be charged for
+them.
 """
 
 
@@ -26,14 +26,14 @@ class PreemptionStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FairSharing:
-    """Shares decide between ClusterQueues; the strategies are tried in this order."""
+    """Settings of fair sharing between ClusterQueues. The strategies are tried in this order."""
 
     preemption_strategies: tuple[PreemptionStrategy, ...] = tuple(PreemptionStrategy)
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFairSharing:
-    """How what LocalQueues used counts. Durations in nanoseconds; resources without a weight count 1."""
+    """Settings of past use. Durations are in nanoseconds. A resource without weight has weight 1."""
 
     half_life: int = DEFAULT_HALF_LIFE
     sampling_interval: int = DEFAULT_SAMPLING_INTERVAL
@@ -42,7 +42,7 @@ class AdmissionFairSharing:
 
 @dataclass(frozen=True, slots=True)
 class TransformationOutput:
-    """A resource that a transformation yields, and how much of it for one unit of the input."""
+    """A resource that a transformation yields, and its amount for one unit of the input."""
 
     resource: str
     factor: Fraction
@@ -64,14 +64,14 @@ class Resources:
     """How requests are counted against quota."""
 
     ignore_undeclared: bool = False
-    """Whether a resource that a ClusterQueue does not name is let pass: quotaCheckStrategy."""
+    """Whether resources that a ClusterQueue does not cover are ignored (quotaCheckStrategy)."""
     excluded_prefixes: tuple[str, ...] = ()
     transformations: tuple[Transformation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """Feature gates that decisions depend on; the names are those of the gates, the defaults theirs."""
+    """Feature gates on which decisions depend, with their defaults."""
 
     partial_admission: bool = True
     flavor_fungibility: bool = True
@@ -91,11 +91,12 @@ class Gates:
 class Settings:
     """Settings of the core.
 
-    The controller names are those that mark an AdmissionCheck as MultiKueue's or as ProvisioningRequest's,
-    which restricts how a ClusterQueue may combine them; empty names mark none. ``fair_sharing`` unset is
-    classical preemption and order. ``block_admission`` keeps everything waiting while an admitted workload's
-    pods are not ready (waitForPodsReady.blockAdmission). ``requeue_batch_period`` is for how many nanoseconds
-    changes are collected before the waiting workloads of a cohort tree are retried together.
+    The controller names identify AdmissionChecks of MultiKueue and of ProvisioningRequests. Rules restrict
+    how a ClusterQueue may combine such checks. An empty name identifies no check. Without ``fair_sharing``,
+    preemption and the order of cycles are classical. With ``block_admission``, admission waits while an
+    admitted workload has pods that are not ready (waitForPodsReady.blockAdmission). ``requeue_batch_period``
+    is the number of nanoseconds for which changes are collected before the waiting workloads of a cohort tree
+    are retried.
     """
 
     multikueue_controller: str = ""

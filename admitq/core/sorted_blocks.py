@@ -1,8 +1,8 @@
-"""Items sorted by place, each with a bound: the first item with a sufficient bound is found quickly.
+"""A sorted list of items with bounds, and a fast search for the first item with a sufficient bound.
 
-Items are kept in sorted blocks. The bound of a block is sufficient if that of one of its items is. A search
-asks about the bound of each block, and about the items of a block only if its bound is sufficient. A change
-moves the items of one block and computes its bound. The items of other blocks cost nothing.
+Items are in sorted blocks. The bound of a block is sufficient if the bound of one of its items is. A search
+tests the bound of each block. It tests the items of a block only if the bound of the block is sufficient. A
+change moves the items of one block and computes the bound of this block.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ _SIZE: Final = 256
 
 
 class BlockEntry(Generic[_Key, _Item, _Bound]):
-    """An item with its place and bound."""
+    """An item with its key and bound."""
 
     __slots__ = ("bound", "is_estimate", "item", "key")
 
@@ -32,11 +32,11 @@ class BlockEntry(Generic[_Key, _Item, _Bound]):
 
 
 class SortedBlocks(Generic[_Key, _Item, _Bound]):
-    """Items sorted by place. A place must not occur twice.
+    """Items sorted by key. Keys are unique.
 
     Args:
-        join: a bound that is sufficient if one of two bounds is, and preferably not otherwise.
-        size: how many items a block has when it was divided; at most, it has twice as many.
+        join: returns a bound that is sufficient if one of two bounds is, and preferably not otherwise.
+        size: the number of items of a block after it was divided. A block has at most twice as many.
     """
 
     __slots__ = ("_blocks", "_bounds", "_join", "_size")
@@ -57,13 +57,13 @@ class SortedBlocks(Generic[_Key, _Item, _Bound]):
         return reduce(self._join, self._bounds) if self._bounds else None
 
     def add(self, key: _Key, item: _Item, bound: _Bound) -> None:
-        """Add an item with its bound, at a place where none is."""
+        """Add an item with its bound, at a new key."""
         self._insert(BlockEntry(key, item, bound, is_estimate=False))
 
     def add_estimate(self, key: _Key, item: _Item, estimate: _Bound) -> None:
-        """Add an item, at a place where none is; ``first`` finds its bound when it needs it.
+        """Add an item at a new key, with an estimate. ``first`` finds its bound when it needs it.
 
-        Until then the estimate counts, which must be sufficient whenever the bound is.
+        Until then, the estimate counts. It must be sufficient whenever the bound is.
         """
         self._insert(BlockEntry(key, item, estimate, is_estimate=True))
 
@@ -84,7 +84,7 @@ class SortedBlocks(Generic[_Key, _Item, _Bound]):
             self._bounds[index : index + 1] = map(self._bound_of, parts)
 
     def remove(self, key: _Key) -> None:
-        """Remove the item at a place."""
+        """Remove the item at a key."""
         index = self._block_of(key)
         block = self._blocks[index]
         del block[bisect_left(block, key, key=_key_of)]
@@ -109,10 +109,10 @@ class SortedBlocks(Generic[_Key, _Item, _Bound]):
         """Return the first item with a sufficient bound; None if there is none.
 
         Args:
-            is_sufficient: whether a bound is.
-            since: the place at which the search begins; without it, at the first item.
-            find_bound: the bound of an item that was added with an estimate.
-            excluded: an item that is passed over; its bound is not asked for.
+            is_sufficient: whether a bound is sufficient.
+            since: the key at which the search begins; None: at the first item.
+            find_bound: returns the bound of an item that was added with an estimate.
+            excluded: an item to skip. Its bound is not computed.
         """
         for index in range(0 if since is None else self._block_of(since), len(self._blocks)):
             if is_sufficient(self._bounds[index]):
@@ -134,7 +134,7 @@ class SortedBlocks(Generic[_Key, _Item, _Bound]):
         has_changed, first = False, None
         insufficient: _Bound | None = None
         for entry in islice(block, start, None):
-            # Neighbors often have equal bounds, and to compare two costs less than to ask about one.
+            # Neighbors often have equal bounds. A comparison of two bounds costs less than a test of one.
             if entry.item is excluded or entry.bound == insufficient:
                 continue
             is_enough = is_sufficient(entry.bound)
@@ -150,7 +150,7 @@ class SortedBlocks(Generic[_Key, _Item, _Bound]):
         return first
 
     def _block_of(self, key: _Key) -> int:
-        """Return the block that holds a place, or would: the last block that does not begin behind it."""
+        """Return the index of the block for a key: the last block that does not begin after it."""
         return max(0, bisect_right(self._blocks, key, key=_begin) - 1)
 
     def _bound_of(self, block: list[BlockEntry[_Key, _Item, _Bound]]) -> _Bound:

@@ -1,8 +1,8 @@
 """The decision core as one object: events in, instructions out.
 
-A driver sends events to ``AdmissionState``: the manager, the simulator or the shadow. The state reads no
-clock and no random numbers: the same events with the same instants give the same instructions. A cycle runs
-only when an event requests it.
+A driver sends events to ``AdmissionState``. Drivers are the manager, the simulator and the shadow. The state
+reads no clock and no random numbers: the same events at the same instants give the same instructions. A cycle
+runs only when an event requests it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,21 +28,21 @@ __all__ = ["AdmissionState", "CycleInProgressError", "InvariantViolated"]
 
 
 class CycleInProgressError(RuntimeError):
-    """The state was used between two steps of a cycle, or after a cycle that was never finished."""
+    """The state was used between two steps of a cycle, or after a cycle that did not end."""
 
 
 class AdmissionState:
     """All queues, quotas and workloads, and the decisions on them.
 
-    ``queries`` answers questions about the state. While a cycle runs in steps (``cycle_steps``), they see
-    what it supposes.
+    ``queries`` answers questions about the state. While a cycle runs in steps (``cycle_steps``), the answers
+    include the assumptions of the cycle.
 
     Args:
-        settings: what the configuration decides.
-        statuses: whether the driver writes statuses. If not, there are only instructions that decisions lead
-            to, for less work: none about why workloads wait, and none to refresh statuses.
-        cycles: whether cycles run here. If another program decides, a request for cycles still does what is
-            due by time, without the cycles.
+        settings: the settings of the core.
+        statuses: whether the driver writes statuses. If not, the state does less work: it returns no
+            instructions that report refusals or refresh statuses.
+        cycles: whether the state runs cycles. If another program decides, a request for cycles only does what
+            is due by time.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class AdmissionState:
     # --- events and instructions ------------------------------------------------------------------
 
     def handle(self, event: Event, *, now: Instant) -> list[Instruction]:
-        """Observe an event and return what is to be done: ``observe``, then ``instructions``."""
+        """Observe an event and return the instructions: ``observe``, then ``instructions``."""
         self.observe(event, now=now)
         return self.instructions()
 
     def observe(self, event: Event, *, now: Instant) -> None:
-        """Take an event in; run cycles if the event requests them.
+        """Process an event. Run cycles if the event requests them.
 
         Args:
             event: what happened.
@@ -74,13 +74,13 @@ class AdmissionState:
         self._world.waiting.batches.date(now)
 
     def cycle_steps(self, request: CyclesRequested, *, now: Instant) -> Iterator[None]:
-        """Observe a request for cycles in steps, for callers that have other work to do meanwhile.
+        """Run requested cycles in steps, for callers with other work to do between the steps.
 
-        A step costs in proportion to one workload. Until the iterator is exhausted, the state cannot be used
-        except for ``queries``. If a step raises, or the iterator is not exhausted, the state stays so.
+        A step processes about one workload. Until the iterator is exhausted, callers may only use
+        ``queries``. If a step raises, or a caller does not exhaust the iterator, the state remains unusable.
 
         Args:
-            request: how many cycles to run.
+            request: the number of cycles to run.
             now: the present instant, in nanoseconds since the Unix epoch.
 
         Raises:
@@ -114,14 +114,14 @@ class AdmissionState:
             charging.settle_admissions(self._world, before=now)
 
     def instructions(self) -> list[Instruction]:
-        """Return what is to be done since the last call.
+        """Return the instructions since the last call.
 
         After a burst of events, one call costs less than a call after each event.
 
         Returns:
-            Reservations in the order of decision, likewise preemptions and what else cycles decided, then
-            refusals to report (at most one a workload), then statuses to refresh; the last two only if the
-            driver writes statuses.
+            Reservations, preemptions and other decisions of cycles, each kind in the order of decision. If
+            the driver writes statuses, then refusals to report, at most one for each workload, and then
+            statuses to refresh.
         """
         world = self._settled
         decisions = world.outbox.take_decisions()
@@ -132,7 +132,7 @@ class AdmissionState:
         return [*decisions, *reports, *take_refreshes(world)]
 
     def next_wakeup(self, now: Instant) -> Instant | None:
-        """Return the earliest instant at which a cycle has work to do; None if only events give it work."""
+        """Return the earliest instant at which a request for cycles has work to do; None without one."""
         world = self._settled
         runs = world.driver.runs_cycles and not world.is_halted
         if runs and world.waiting.heads.has_any():
@@ -149,16 +149,16 @@ class AdmissionState:
     def retry_everything(self) -> None:
         """Evaluate all pending workloads again in the next cycles.
 
-        Never needed: every cause ends the waiting of the lanes that it concerns. Tests check this by calling
-        it, and so does a safeguard of running managers, where it must not find anything to admit.
+        Normal operation never needs this: every change ends the waiting of the lanes that it concerns. Tests
+        call this method to check that it makes no difference. So does a safeguard of the manager.
         """
         self._settled.waiting.retry_all()
 
     def refresh_refusals(self) -> list[Instruction]:
-        """Refresh all refusals that may be outdated, which cycles do step by step.
+        """Refresh all refusals that may be outdated. Cycles refresh only some of them at a time.
 
         Returns:
-            As ``handle`` does.
+            The instructions, as ``handle`` does.
         """
         refresh_outdated_refusals(self._settled)
         return self.instructions()
@@ -167,7 +167,7 @@ class AdmissionState:
 
     @property
     def deciding(self) -> ObjectKey | None:
-        """The workload that a call was deciding on when it raised; None if it raised elsewhere."""
+        """The workload on which a cycle was deciding when it raised; None if no cycle raised."""
         return self._world.deciding
 
     def trees(self) -> list[tuple[str, ...]]:
@@ -178,27 +178,27 @@ class AdmissionState:
         return [tuple(names) for names in trees.values()]
 
     def pause(self, pause: Pause) -> None:
-        """Exclude the heads of these ClusterQueues from cycles, and include those of all others."""
+        """Exclude these ClusterQueues from cycles, and include all others."""
         self._world.waiting.heads.paused = pause
 
     def empty(self) -> "AdmissionState":
-        """Return a state that has observed nothing, for the same driver."""
+        """Return an empty state with the same settings and options."""
         driver = self._world.driver
         return AdmissionState(
             self._world.settings, statuses=driver.writes_statuses, cycles=driver.runs_cycles
         )
 
     def replace_with(self, other: "AdmissionState") -> None:
-        """Continue with all that another state knows. The other state must not be used any more."""
+        """Replace this state with another one, which callers must not use any more."""
         cycles, driver = self._world.cycle, self._world.driver
         self._world = self.queries.world = other._world  # noqa: SLF001 - of the same class
         self._world.cycle += cycles
         self._world.driver = driver
 
     def assume(self, instruction: ReserveQuota, *, now: Instant) -> None:
-        """Count a reservation that an earlier state decided and that is being written.
+        """Count a reservation that an earlier state decided, and that is being written.
 
-        Nothing is counted if the workload is gone, or was observed with a reservation or finished.
+        This does nothing if the workload does not exist, has finished, or was observed with a reservation.
         """
         world = self._settled
         entry = world.workloads.get(instruction.key)
@@ -213,30 +213,30 @@ class AdmissionState:
     # --- dump, restore, check ---------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of the state as JSON values; ``from_dict`` creates an equal state from it."""
+        """Return the state as JSON values. ``from_dict`` creates an equal state from them."""
         return cast("dict[str, Any]", dump.encode(self.to_dump()))
 
     def to_dump(self) -> dump.Dump:
-        """Return all of the state as it is now, in values that do not change with it."""
+        """Return the present state as an immutable value."""
         return dump.take(self._settled)
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> "AdmissionState":
-        """Return a state that decides from here on as the dumped one would.
+        """Return a state that makes the same decisions as the dumped state.
 
         Raises:
-            dump.DumpError: the dump is not one of this version.
+            dump.DumpError: the dump has another version, or cannot be read.
         """
         return cls._restored(dump.decode(raw))
 
     def fork(self) -> "AdmissionState":
-        """Return an independent copy, for hypothetical events."""
+        """Return an independent copy, for example to try events on it."""
         state = self._restored(dump.take(self._settled))
         state.pause(self._world.waiting.heads.paused)
         return state
 
     def restarted(self) -> "AdmissionState":
-        """Return a state with the observed objects alone: that of a manager that starts now."""
+        """Return a state that has only observed the present objects, as after a restart of the manager."""
         dumped = dump.take(self._settled)
         state = AdmissionState(dumped.settings)
         state._observe_again(dumped)
@@ -266,6 +266,6 @@ class AdmissionState:
         """Check every invariant against a recomputation from scratch. Slow.
 
         Raises:
-            InvariantViolated: something does not hold, which is a defect of the core.
+            InvariantViolated: an invariant does not hold, which is a defect of the core.
         """
         invariants.check(self._settled)

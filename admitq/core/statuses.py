@@ -1,7 +1,7 @@
 """The statuses of queues and cohorts: numbers and conditions as values.
 
-A status is computed when a caller reads it. Whether it may have changed is known without computing it, from
-its *mark*: while the mark is equal, so is the status. Marks are cheap: many events come between two reads.
+A status is computed when a caller reads it. Its *mark* shows whether it may have changed: while the mark is
+equal, the status is, too. A mark costs much less than a status, and many events come between two reads.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from admitq.core.model import ClusterQueue, ConsumedResources, LocalQueue, Objec
 
 
 class ResourceTotal(NamedTuple):
-    """How much of a resource is in use, and how much of that is beyond the nominal quota."""
+    """The usage of a resource, and the part of it beyond the nominal quota."""
 
     resource: str
     total: int
@@ -27,7 +27,7 @@ class ResourceTotal(NamedTuple):
 
 
 class FlavorTotals(NamedTuple):
-    """What is in use of one flavor, by resource."""
+    """The usage of one flavor, by resource."""
 
     flavor: str
     resources: tuple[ResourceTotal, ...]
@@ -36,8 +36,9 @@ class FlavorTotals(NamedTuple):
 class ClusterQueueStatus(NamedTuple):
     """The status of a ClusterQueue.
 
-    ``reason`` is that of condition Active. ``pending`` counts all pending workloads, ``inadmissible`` the
-    parked ones of them (all of them, while the queue is not active).
+    ``reason`` is the reason of condition Active. ``pending`` is the number of all pending workloads.
+    ``inadmissible`` is the number of those that are parked or held back; while the ClusterQueue is not
+    active, of all.
     """
 
     active: bool
@@ -63,9 +64,9 @@ class LocalQueueReason(StrEnum):
 
 
 class LocalQueueStatus(NamedTuple):
-    """A LocalQueue as its status reports it; ``borrowed`` of its totals means nothing and is 0.
+    """The status of a LocalQueue. ``borrowed`` of its totals is not used, and is 0.
 
-    Without its ClusterQueue it counts no workloads, and there are no totals.
+    If its ClusterQueue does not exist, all counts are 0, and there are no totals.
     """
 
     active: bool
@@ -76,23 +77,23 @@ class LocalQueueStatus(NamedTuple):
     flavors_reservation: tuple[FlavorTotals, ...] | None
     flavors_usage: tuple[FlavorTotals, ...] | None
     consumed: ConsumedResources | None = None
-    """What it used in the past; None without admission fair sharing."""
+    """The consumed amounts; None without admission fair sharing."""
     fair_usage: Fraction | None = None
-    """Its weighted past use, which orders LocalQueues; None as above, or if it is infinite."""
+    """The weighted past use, which orders LocalQueues; None if infinite or without fair sharing."""
 
 
 class PendingWorkload(NamedTuple):
-    """A pending workload; ``cluster_queue`` is empty if its LocalQueue names one that does not exist."""
+    """A pending workload. ``cluster_queue`` is empty if the ClusterQueue does not exist."""
 
     workload: ObjectKey
     local_queue: ObjectKey
     cluster_queue: str
     is_parked: bool
-    """Whether it is inadmissible, as the statuses count it."""
+    """Whether statuses count it as inadmissible."""
 
 
 class CohortStatus(NamedTuple):
-    """Quota of a cohort's subtree and what is reserved of it, by flavor and resource."""
+    """The status of a cohort: the quota and the reservations of its subtree, by flavor and resource."""
 
     subtree_quota: tuple[tuple[FlavorResource, int], ...]
     subtree_reservations: tuple[tuple[FlavorResource, int], ...]
@@ -101,13 +102,13 @@ class CohortStatus(NamedTuple):
 
 
 ClusterQueueMark = tuple[ClusterQueue, tuple[InactiveCause, ...], int, int, int, int]
-"""All that a ClusterQueue's status depends on: its specification, why it does not admit, the age of its
-account, how many are pending and how many of them inadmissible, and the age of its tree's quota if the
-status has a share."""
+"""The inputs of a ClusterQueue's status: its specification, its inactive causes, the version of its account,
+the numbers of pending and of inadmissible workloads, and the quota generation of its tree if it has a share.
+"""
 
 LocalQueueMark = tuple[LocalQueueReason, ClusterQueue | None, int, int, int]
-"""All that a LocalQueue's status depends on: its reason, its ClusterQueue's specification, the age of its
-account, how many are pending, and the age of its usage account."""
+"""The inputs of a LocalQueue's status: its reason, the specification of its ClusterQueue, the version of its
+account, the number of pending workloads, and the version of its usage account."""
 
 
 class ReportedUse(NamedTuple):
@@ -118,14 +119,14 @@ class ReportedUse(NamedTuple):
 
 
 def _nominal(node: Node, pair: FlavorResource) -> int | None:
-    """Return the nominal quota beyond which use is borrowing: None without a cohort to borrow from."""
+    """Return the nominal quota beyond which usage is borrowed; None without a cohort to borrow from."""
     return node.cells[pair].nominal if node.declared_parent is not None and pair in node.cells else None
 
 
 def _totals(
     spec: ClusterQueue, usage: Mapping[FlavorResource, int], node: Node | None
 ) -> tuple[FlavorTotals, ...]:
-    # Lists of a status name each flavor once, also where a stored ClusterQueue has it in several groups.
+    # A status lists each flavor once, even if a stored ClusterQueue has a flavor in several groups.
     result: dict[str, dict[str, ResourceTotal]] = {}
     for group in spec.resource_groups:
         for flavor in group.flavors:
@@ -167,7 +168,7 @@ def cluster_queue_status(
 def local_queue_reason(
     spec: LocalQueue, *, cluster_queue_exists: bool, cluster_queue_active: bool
 ) -> LocalQueueReason:
-    """Return the reason of a LocalQueue's Active condition: its own stop comes first."""
+    """Return the reason of a LocalQueue's Active condition. Its own stop policy comes first."""
     if spec.stop_policy is not StopPolicy.NONE:
         return LocalQueueReason.STOPPED
     if not cluster_queue_exists:

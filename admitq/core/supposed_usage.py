@@ -1,9 +1,9 @@
-"""Hypothetical usage of a cohort tree, such as usage without the victims of this cycle.
+"""Assumed usage of a cohort tree, such as the usage without the victims of this cycle.
 
-Only cells with usage that differs from the tree, and all cells above them, are stored here. A change costs
-one path to the root. Code that reads the tree can read the supposed usage instead: ``enter`` puts it into the
-cells of one path, and ``leave`` restores all cells that were entered. So a reader pays for the nodes that it
-reads, not for all nodes that differ.
+Only the cells in which usage differs from the tree are stored, and all cells above them. A change costs one
+path to the root. To read the assumed usage instead of that of the tree, ``apply`` puts it into the cells of
+one path, and ``restore`` restores these cells. So a read costs in proportion to the nodes on the path, and
+not to all nodes that differ.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from admitq.core.quota import Cell
 
 
 class SupposedUsage:
-    """Usage of the cells of one tree where it differs from what the cells hold."""
+    """The assumed usage of the cells of one tree, where it differs from the usage in the cells."""
 
     def __init__(self) -> None:
         self._usage: dict[Cell, int] = {}
@@ -22,18 +22,18 @@ class SupposedUsage:
 
     @property
     def differing(self) -> Mapping[Cell, int]:
-        """The supposed usage by cell; a cell that is missing has the usage that it holds.
+        """The assumed usage by cell. For other cells, the usage in the cell counts.
 
-        Valid also while nodes are entered.
+        It is also valid between ``apply`` and ``restore``.
         """
         return self._usage
 
     def clear(self) -> None:
-        """Suppose nothing."""
+        """Remove all assumptions."""
         self._usage.clear()
 
     def add(self, cell: Cell, amount: int) -> None:
-        """Suppose an additional usage (negative: less) at a ClusterQueue's cell."""
+        """Assume additional usage (negative: less usage) at a ClusterQueue's cell."""
         usage = self._usage
         spill = amount
         at: Cell | None = cell
@@ -44,7 +44,7 @@ class SupposedUsage:
             at = at.parent
 
     def add_where_differing(self, cell: Cell, amount: int) -> None:
-        """Count an amount that the tree is about to count at a ClusterQueue's cell, too."""
+        """Count an amount that the tree will count at a ClusterQueue's cell, where assumed usage differs."""
         usage = self._usage
         if not usage:
             return
@@ -60,7 +60,7 @@ class SupposedUsage:
             at = at.parent
 
     def apply(self, node: Node) -> None:
-        """Put the supposed usage into the cells of a node and of the nodes above it."""
+        """Put the assumed usage into the cells of a node and of the nodes above it."""
         usage = self._usage
         if not usage:
             return
@@ -75,7 +75,7 @@ class SupposedUsage:
             at = at.parent
 
     def restore(self) -> None:
-        """Restore the usage of all cells of the entered nodes."""
+        """Restore the usage of all cells that ``apply`` changed."""
         for cell, usage in self._replaced:
             cell.usage = usage
         self._replaced.clear()
@@ -83,6 +83,6 @@ class SupposedUsage:
 
 
 def _spilled(cell: Cell, used: int, amount: int) -> int:
-    """Return what of an amount that is added to a cell's usage is taken from its parent."""
+    """Return how much of an amount that is added to the usage of a cell comes from its parent."""
     local = cell.local
     return max(0, used + amount - local) - max(0, used - local)

@@ -1,8 +1,9 @@
 """The world: all state of the core, and the steps that keep it consistent.
 
-Handlers change what was observed and then *settle* its consequences: the quota that a workload holds
-(``Reservations.settle``), and the queue it is in (``settle_place``). Both are computed from the value of the
-workload and compared with what was counted. So there is one rule for each, not one for each transition.
+A handler records what was observed, and then *settles* its consequences: the quota that a workload holds
+(``Reservations.settle``), and the queue that it is in (``settle_queue``). Both are computed from the value of
+the workload, and compared with what was counted before. So there is one rule for each, and no rule for each
+transition.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ from admitq.core.waiting.waiting_queues import WaitingQueues
 
 
 class DriverOptions(NamedTuple):
-    """What the driver of a state does."""
+    """What the driver of a state does: whether it writes statuses, and whether it runs cycles."""
 
     writes_statuses: bool = True
     runs_cycles: bool = True
@@ -53,7 +54,7 @@ class World:
     outbox: Outbox = field(default_factory=Outbox)
     second_passes: SecondPasses = field(default_factory=SecondPasses)
     cycle: int = 0
-    """How many cycles have run."""
+    """The number of cycles that have run."""
     request_rules: RequestRulesByNamespace = field(init=False)
     charging: ChargingState = field(init=False)
     pods: PodReadiness = field(init=False)
@@ -61,14 +62,14 @@ class World:
     waiting: WaitingQueues = field(init=False)
 
     is_in_cycle: bool = False
-    """Whether a cycle that is run in steps has not ended: nothing else may change the world."""
+    """Whether a cycle that runs in steps has not ended: no other code may change the world."""
     deciding: ObjectKey | None = None
-    """The workload that a cycle is deciding on."""
+    """The workload on which a cycle decides at present."""
     outdated_replacements: list[WorkloadEntry] = field(default_factory=list[WorkloadEntry])
-    """Heads of the running cycle that replace a workload which changed meanwhile."""
+    """Heads of the running cycle that replace a workload which changed during the cycle."""
 
     def __post_init__(self) -> None:
-        """Connect the parts."""
+        """Create the parts that depend on others."""
         self.request_rules = RequestRulesByNamespace(self.settings)
         self.charging = ChargingState.of(self.settings)
         self.pods = PodReadiness(self.cluster_queues)
@@ -128,7 +129,7 @@ class World:
         """As ``Outbox.report``."""
         self.outbox.report(pending, refusal)
 
-    # --- what changes reach -----------------------------------------------------------------------
+    # --- consequences of changes -----------------------------------------------------------------------
 
     def touch_local_queues_of(self, cluster_queue: str) -> None:
         """Record that the statuses of LocalQueues may have changed, because their ClusterQueue did."""
@@ -137,7 +138,7 @@ class World:
         )
 
     def tree_edited(self, node: Node) -> None:
-        """Retry all lanes of a tree before or after a change of its quota, weights or shape."""
+        """Retry all lanes of a tree. Call this before and after a change of its quota, weights or shape."""
         self.waiting.tree_edited(node)
         if self.settings.fair_sharing is not None:
             root = node.root
@@ -151,15 +152,15 @@ class World:
             self.update_requests({entry.workload.key: entry})
 
     def settle_outdated_replacements(self) -> None:
-        """Recompute the requests of heads that replace a changed workload, after their cycle."""
+        """After a cycle, compute the requests of heads again that replace a changed workload."""
         outdated, self.outdated_replacements = self.outdated_replacements, []
         for entry in outdated:
             self._update_requests_of_replacement(entry)
 
-    # --- places of pending workloads --------------------------------------------------------------
+    # --- queues of pending workloads --------------------------------------------------------------
 
     def update_requests(self, workloads: Mapping[ObjectKey, WorkloadEntry]) -> None:
-        """Recompute what pending workloads request."""
+        """Compute the requests of pending workloads again."""
         for entry in workloads.values():
             queue = self.cluster_queues.get(entry.queued_in or "")
             if queue is not None and entry.pending is not None:
@@ -167,7 +168,7 @@ class World:
                 self.waiting.queue_changed(queue)
 
     def settle(self, entry: WorkloadEntry, now: Instant) -> None:
-        """Count what a workload holds, and queue it in the right place, by its present value."""
+        """Count the quota that a workload holds, and queue it where it belongs, by its present value."""
         self.reservations.settle(entry)
         self.settle_queue(entry, now)
         self.second_passes.settle(entry.workload.key, now, needed=needs_second_pass(entry.workload))
@@ -177,7 +178,7 @@ class World:
         self.reservations.settle(entry)
 
     def settle_queue(self, entry: WorkloadEntry, now: Instant) -> None:
-        """Queue the workload in the right place, or remove it from a wrong one."""
+        """Queue a workload in its ClusterQueue, or remove it from a queue in which it does not belong."""
         is_settled = entry.held is not None or entry.workload.finished
         if is_settled and entry.pending is None and entry.listed_in is None:
             return
@@ -194,14 +195,14 @@ class World:
         if entry.pending is not None and (
             target is None or entry.queued_in != target.spec.name or former_local_queue != entry.listed_in
         ):
-            # Also if it moves to another LocalQueue of the same ClusterQueue: its record must not depend on
-            # whether the LocalQueue that it left was closed meanwhile.
+            # A workload is also dequeued if it moves to another LocalQueue of the same ClusterQueue. Its
+            # entry must not depend on whether its former LocalQueue was stopped before or after the move.
             self.dequeue(entry)
         if target is not None:
             self._enqueue(entry, target, now)
 
     def list_pending(self, entry: WorkloadEntry, key: ObjectKey | None) -> None:
-        """Count the workload as pending in this LocalQueue, and in no other."""
+        """Count the workload as pending in this LocalQueue and in no other; None: in none."""
         if entry.listed_in == key:
             return
         if entry.listed_in is not None:

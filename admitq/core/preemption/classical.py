@@ -181,7 +181,7 @@ class _CandidateWalk:
                 heapq.heappop(heap)
 
     def in_order_by_one_sort(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
-        """Yield the same as ``in_order``, for callers that remove all candidates and levels that are independent.
+        """Yield the same as ``in_order``, if the caller removes all candidates of independent levels.
 
         It sorts all candidates once, which costs less than a heap. But it reads all of them before it yields.
         """

@@ -242,7 +242,7 @@ def tournament_order(stage: Stage, heads: Iterable[Head], gates: Gates | None = 
         assert stage.cells() == before
         order.append(winner.uid)
         admit(stage, tournament, winner)
-    with pytest.raises(IndexError, match=r"^no contender is left$"):
+    with pytest.raises(IndexError, match=r"^no head is left$"):
         tournament.pop()
     return order
 
