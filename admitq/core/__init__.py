@@ -1,1 +1,1 @@
-"""The decision core: values in, values out, no I/O, no clock, no randomness."""
+"""The core makes all decisions. It does no input or output, and reads no clock and no random numbers."""

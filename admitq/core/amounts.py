@@ -1,48 +1,48 @@
-"""Amounts of resources: exact integers, with one absorbing "unlimited".
+"""Amounts of resources: integers, and one unlimited amount.
 
-CPU is counted in milli-CPU, every other resource in its own whole unit (bytes, devices, pods).
-The source of the rules is "resource arithmetic" of the semantics: arithmetic saturates at int64,
-and the unlimited amount stays unlimited whatever is added to it.
+CPU is counted in milli-CPU, every other resource in whole units (bytes, devices, pods). Results are limited
+to int64. An unlimited amount stays unlimited, whatever is added or subtracted (semantics, Resource
+arithmetic).
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 UNLIMITED = 2**63 - 1
-"""The int64 maximum: more than any quota, and what an absent limit counts as."""
+"""The maximum of int64. It stands for an unlimited amount."""
 
 LOWEST = -(2**63)
 
 Amounts = tuple[tuple[str, int], ...]
-"""Amount by resource name, sorted by name: hashable, comparable and ordered."""
+"""Amounts by resource name, sorted by name. They are hashable and comparable."""
 
 
 class FlavorResource(NamedTuple):
-    """A resource as provided by one flavor: the unit in which quota is counted."""
+    """A resource of one flavor: quota is counted for each such pair."""
 
     flavor: str
     resource: str
 
 
 def add(left: int, right: int) -> int:
-    """Add two amounts, saturating; unlimited is absorbing."""
+    """Return the sum of two amounts, limited to int64; unlimited if one of them is."""
     if UNLIMITED in (left, right):
         return UNLIMITED
     return max(LOWEST, min(UNLIMITED, left + right))
 
 
 def subtract(left: int, right: int) -> int:
-    """Subtract an amount, saturating; something finite taken from unlimited leaves unlimited."""
+    """Return the difference of two amounts, limited to int64; unlimited if the first one is."""
     if left == UNLIMITED:
         return UNLIMITED
     return max(LOWEST, min(UNLIMITED, left - right))
 
 
 def multiply(amount: int, times: int) -> int:
-    """Multiply an amount by a count, saturating."""
+    """Return an amount multiplied by a count, limited to int64."""
     return max(LOWEST, min(UNLIMITED, amount * times))
 
 
 def amounts(of: Mapping[str, int] | Iterable[tuple[str, int]]) -> Amounts:
-    """Freeze amounts by resource name into their canonical order."""
+    """Return amounts by resource name as a sorted tuple."""
     return tuple(sorted(dict(of).items()))

@@ -1,8 +1,9 @@
-"""Dumps: the state as plain values, written as JSON, read and restored.
+"""Dumps: the state as immutable values, which can be written as JSON, read and restored.
 
-A dump has all observed objects, and what the core decided since and cannot observe again: assumptions, wait
-states, scan progress, counts of cycles and changes. Values are frozen dataclasses, named tuples and enums.
-Each is written with its type name, so that one rule reads and writes all.
+A dump has all observed objects, and the results of decisions that cannot be observed: assumptions, wait
+states, scan progress, counts of cycles and changes. Its values are frozen dataclasses, named tuples and
+enums. JSON has the type name of each value, so that one function can write all types, and one function can
+read them.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -48,7 +49,7 @@ _NAME: Final = "is"
 
 
 VERSION: Final = 3
-"""The version of the dump format: other versions cannot be read."""
+"""The version of the dump format. Dumps of other versions cannot be read."""
 
 
 class DumpError(ValueError):
@@ -69,7 +70,7 @@ class DumpedPending:
 
 @dataclass(frozen=True, slots=True)
 class DumpedQueue:
-    """The state of a ClusterQueue's queue beside its members, and of its tree beside its quota."""
+    """The state of a ClusterQueue without its workloads, and of its cohort tree without quota and usage."""
 
     name: str
     generation: int
@@ -98,7 +99,7 @@ class DumpedObjects:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """All of a state. Dumps of other versions cannot be read."""
+    """The whole state."""
 
     settings: Settings
     cycle: int
@@ -120,7 +121,7 @@ class Dump:
 
 
 def take(world: World) -> Dump:
-    """Take a dump."""
+    """Return a dump of the state."""
     entries = [world.workloads[key] for key in sorted(world.workloads)]
     return Dump(
         settings=world.settings,
@@ -190,7 +191,7 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
 
 
 def observations(dump: Dump) -> Iterator[Event]:
-    """Yield the events that observe all objects of the dump again."""
+    """Yield events that observe all objects of a dump."""
     yield from (events.TopologyChanged(name) for name in dump.objects.topologies)
     yield from (events.AdmissionCheckChanged(check) for check in dump.objects.checks)
     yield from (events.ResourceFlavorChanged(flavor) for flavor in dump.objects.flavors)
@@ -211,10 +212,10 @@ def _check(where: str, names: Iterable[object], known: Container[object]) -> Non
 
 
 def restore_unobserved(world: World, dump: Dump) -> None:
-    """Restore the state that observations do not contain. All objects must have been observed.
+    """Restore all state that cannot be observed. The objects of the dump must have been observed already.
 
     Raises:
-        DumpError: the dump names something that it does not hold.
+        DumpError: the dump refers to an object that it does not have.
     """
     world.cycle = dump.cycle
     if dump.usage_accounts is not None:
@@ -274,7 +275,7 @@ def _restore_pending(world: World, dumped: DumpedPending) -> None:
 def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState, *, has_batch: bool) -> None:
     if isinstance(state, BLOCKING):
         _check("queues.lanes.head", (state.head.key,), entry.queue.members)
-    # Before its batch is due, a lane may need quota that an edit took away.
+    # Until its batch is due, a lane may need quota that an edit removed.
     if not isinstance(state, Ready) and state.needs is not None and not has_batch:
         _check("queues.lanes.needs", (pair for pair, _ in state.needs), entry.node.cells)
     entry.queue.restore_lane(key, state)
@@ -327,10 +328,10 @@ _KINDS: Final[Mapping[str, type]] = {
 
 
 def encode(value: object) -> object:
-    """Write a value as JSON values.
+    """Return a value as JSON values.
 
     Raises:
-        DumpError: the value is of a kind that dumps do not hold.
+        DumpError: dumps cannot have values of this type.
     """
     if isinstance(value, Enum):
         return {_NAME: type(value).__name__, "value": value.value}
@@ -350,11 +351,11 @@ def encode(value: object) -> object:
             _NAME: type(items).__name__,
             **{name: encode(item) for name, item in zip(names, items, strict=True)},
         }
-    raise DumpError(f"{type(value).__name__} is not a value that dumps hold")
+    raise DumpError(f"dumps cannot have values of type {type(value).__name__}")
 
 
 def decode(raw: object) -> object:
-    """Read what ``encode`` wrote.
+    """Return the value that ``encode`` wrote.
 
     Raises:
         DumpError: a kind or field is not known.

@@ -1,7 +1,7 @@
-"""Invariants of the state, checked by recomputation from the observed objects.
+"""Check invariants of the state by computing it again from the observed objects.
 
-The cohort trees, the ledger and the queues are updated step by step. ``check`` computes their contents from
-scratch and compares.
+Events update the cohort trees, the ledger and the queues step by step. ``check`` computes their content from
+scratch and compares it.
 """
 
 from collections import Counter
@@ -32,10 +32,10 @@ def _expect(what: str, actual: Any, expected: Any) -> None:
 
 
 def check(world: World) -> None:
-    """Check everything.
+    """Check all invariants. Slow.
 
     Raises:
-        InvariantViolated: with what does not hold.
+        InvariantViolated: an invariant does not hold; the message says which.
     """
     _check_ledger(world)
     _check_cohort_trees(world)
@@ -104,7 +104,7 @@ def _check_cohort_trees(world: World) -> None:
     cohort_trees = world.cohort_trees
     for node in (*cohort_trees.cluster_queues.values(), *cohort_trees.cohorts.values()):
         if node.parent is None and node.declared_parent is not None and not node.is_cohort:
-            raise InvariantViolated(f"ClusterQueue {node.name} has no place under its cohort")
+            raise InvariantViolated(f"ClusterQueue {node.name} is not linked to its cohort")
         for pair, cell in node.cells.items():
             _check_cell(node, pair, cell)
         children = (*node.cohorts.values(), *node.cluster_queues.values())
@@ -118,7 +118,7 @@ def _check_cohort_trees(world: World) -> None:
 
 
 def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
-    """Check that each waiting lane is registered for what ends its waiting."""
+    """Check that a ClusterQueue is registered for everything that its lanes wait for."""
     name, registration, index = entry.spec.name, entry.queue.registration, entry.node.root.wake_index
     _expect(f"registration of {name}", registration, world.cohort_trees.registrations[name])
     _expect(f"index of {name}", registration.index, index)
@@ -169,12 +169,12 @@ def _check_cell(node: Node, pair: FlavorResource, cell: Cell) -> None:
     above = None if node.parent is None else node.parent.cells.get(pair)
     _expect(f"parent of {where}", cell.parent, above)
     if cell.idle:
-        raise InvariantViolated(f"{where} is kept although nothing speaks of it")
+        raise InvariantViolated(f"{where} is not removed although nothing uses it")
     quota.available(cell)
 
 
 def _check_queues(world: World) -> None:
-    """Check that each workload is queued in exactly the place that follows from its phase."""
+    """Check that each workload is queued where it belongs by its phase, and only there."""
     for key, entry in world.workloads.items():
         local_queue = world.local_queues.get(entry.local_queue)
         target = (
@@ -192,10 +192,10 @@ def _check_queues(world: World) -> None:
         waiting = {key for key, entry in world.workloads.items() if entry.queued_in == name}
         _expect(f"members of {name}", set(members), waiting)
         for key, pending in members.items():
-            _expect(f"the record of {key}", pending, world.workloads[key].pending)
-            _expect(f"whether {key} is in one place", (pending.lane is None), pending.is_held_back)
+            _expect(f"pending entry of {key}", pending, world.workloads[key].pending)
+            _expect(f"whether {key} is in no lane", (pending.lane is None), pending.is_held_back)
             if pending.is_in_cycle:
-                raise InvariantViolated(f"{key} is in flight although no cycle runs")
+                raise InvariantViolated(f"{key} is in a cycle although no cycle runs")
         check_queue(queue.queue)
 
 
@@ -231,19 +231,19 @@ def _check_indexes(world: World) -> None:
 
 
 def _check_holders(world: World) -> None:
-    """Check that all holders of quota are listed in the ClusterQueue that is charged, in order."""
+    """Check that each holder of quota is listed in the ClusterQueue that is charged, in order."""
     charged: dict[tuple[str, bool], list[WorkloadEntry]] = {}
     for key, entry in world.workloads.items():
         if entry.held is not None:
             charged.setdefault((entry.held.cluster_queue, entry.is_leaving), []).append(entry)
         elif entry.preempting is not None:
-            raise InvariantViolated(f"{key} is to be preempted and holds nothing")
+            raise InvariantViolated(f"{key} is to be preempted although it holds no quota")
     _expect("holders of quota", len(world.quota_holders), sum(map(len, charged.values())))
     for (name, leaving), entries in charged.items():
         holders = world.quota_holders.leaving(name) if leaving else world.quota_holders.staying(name)
         entries.sort(key=lambda each: (each.workload.priority, -each.reserved_at, each.workload.uid))
         _expect(
-            f"{'leavers' if leaving else 'holders'} of {name}",
+            f"{'leaving holders' if leaving else 'staying holders'} of {name}",
             [each.workload.key for _, each in holders],
             [each.workload.key for each in entries],
         )

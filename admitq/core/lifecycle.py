@@ -1,7 +1,8 @@
 """The phases of a workload and the changes between them, as tables.
 
-The phase is that of the first row of ``_TABLE`` that holds, and Pending if none does. ``EDGES`` has every
-change from one phase to another, with its causes. An observation may show several changes at once.
+The first row of ``_TABLE`` that holds has the phase of a workload. If no row holds, the phase is Pending.
+``EDGES`` has every change from one phase to another, with its causes. One observation may show several
+changes at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,21 +26,21 @@ class Phase(StrEnum):
 
 MEANINGS: Final[Mapping[Phase, str]] = {
     Phase.PENDING: "It waits for quota.",
-    Phase.HELD: "It is not to be queued yet: gated, on hold, waiting for pods, or being deleted.",
-    Phase.INACTIVE: "Its user or a limit took it out of the queue.",
+    Phase.HELD: "It is not queued yet: it is gated, on hold, waits for pods, or is being deleted.",
+    Phase.INACTIVE: "A user or a limit deactivated it.",
     Phase.RESERVED: "It holds quota; admission checks are outstanding.",
     Phase.ADMITTED: "It holds quota and may run.",
     Phase.EVICTING: "It is evicted; its quota stays in use until its job has stopped.",
-    Phase.FINISHED: "It holds nothing and never will again.",
+    Phase.FINISHED: "It holds no quota, and never will again.",
 }
-"""What each phase means, for people."""
+"""The meaning of each phase, for the documentation."""
 
 
 _TABLE: Final[tuple[tuple[Phase, Callable[[Workload, bool, bool], bool]], ...]] = (
     (Phase.FINISHED, lambda workload, _reserved, _admitted: workload.finished),
     (
         Phase.EVICTING,
-        # An eviction that a reservation being written will answer is over.
+        # A reservation that is being written ends the eviction before it.
         lambda workload, reserved, _admitted: (
             reserved and ((workload.evicted and workload.admission is not None) or not workload.active)
         ),
@@ -63,9 +64,9 @@ def phase_of(workload: Workload, *, reserved: bool, admitted: bool) -> Phase:
     """Return the phase of a workload.
 
     Args:
-        workload: as last observed.
-        reserved: whether it holds quota, by observation or because a decision is being written.
-        admitted: whether it is admitted, likewise.
+        workload: the workload as last observed.
+        reserved: whether it holds quota. A reservation that is being written counts.
+        admitted: whether it is admitted. An admission that is being written counts.
     """
     for phase, holds in _TABLE:
         if holds(workload, reserved, admitted):
@@ -77,14 +78,14 @@ def phase_of(workload: Workload, *, reserved: bool, admitted: bool) -> Phase:
 
 
 class PhaseChangeCause(StrEnum):
-    """Why the phase of a workload changes; reasons of its conditions where there are some."""
+    """The causes of changes of a phase. Many of them are also reasons of conditions."""
 
     QUOTA_RESERVED = "QuotaReserved"
     ADMITTED = "Admitted"
     NO_RESERVATION = "NoReservation"
     """The reservation was not written, or was removed before the admission."""
     CHECK_NOT_READY = "CheckNotReady"
-    """A check that applies was added to the list, or is no longer ready."""
+    """An applicable check was added, or is no longer ready."""
     PREEMPTED = "Preempted"
     PODS_READY_TIMEOUT = "PodsReadyTimeout"
     ADMISSION_CHECK = "AdmissionCheck"
@@ -94,7 +95,7 @@ class PhaseChangeCause(StrEnum):
     DEACTIVATED = "Deactivated"
     REACTIVATED = "Reactivated"
     STOPPED = "Stopped"
-    """The job of an evicted workload has stopped, and its quota is given back."""
+    """The job of an evicted workload has stopped, and its quota was returned."""
     ADMISSION_GATED = "AdmissionGated"
     ON_HOLD = "OnHold"
     WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods"
@@ -163,7 +164,7 @@ EDGES: Final[Mapping[tuple[Phase, Phase], tuple[PhaseChangeCause, ...]]] = {
 }
 """Every change between two phases, with all its causes. Finished is final.
 
-From Reserved or Admitted, a workload with an unwritten reservation returns to Pending, or to Held if it
-was taken out of the queue meanwhile. A workload returns from Evicting only if it was deactivated and
-reactivated before its eviction was written.
+A workload with a reservation that is not written returns from Reserved or Admitted to Pending, or to Held if
+something excludes it from the queue by then. A workload returns from Evicting only if it was deactivated, and
+activated again before its eviction was written.
 """

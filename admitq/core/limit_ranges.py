@@ -1,7 +1,7 @@
-"""The limits that all LimitRanges of a namespace set together.
+"""The common limits of all LimitRanges of a namespace.
 
-The rule (semantics, Resource arithmetic): the least of several maxima counts, the greatest of several minima,
-and the first of several defaults.
+Of several maxima the least counts, of several minima the greatest, and of several defaults the first
+(semantics, Resource arithmetic).
 """
 
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ def _merged(
 
 
 def limits_of(ranges: Iterable[LimitRange]) -> NamespaceLimits:
-    """Return the limits that several LimitRanges set together; the order decides among their defaults."""
+    """Return the common limits of several LimitRanges. The first default counts."""
     items: dict[LimitedType, list[LimitRangeItem]] = {type_: [] for type_ in LimitedType}
     for limit_range in ranges:
         for item in limit_range.items:

@@ -1,4 +1,4 @@
-"""Questions about the state. An answer changes nothing, and counts reservations that are being written."""
+"""Questions about the state. They change nothing. Reservations that are being written count."""
 
 from collections.abc import Iterator, Mapping
 
@@ -29,7 +29,7 @@ class StateQueries:
     """Answers questions about a state.
 
     Args:
-        world: what the answers are read from. After a defect the state replaces it.
+        world: the world to read. ``AdmissionState.replace_with`` sets another one.
     """
 
     def __init__(self, world: World) -> None:
@@ -68,7 +68,7 @@ class StateQueries:
         )
 
     def cohort_status(self, name: str) -> CohortStatus | None:
-        """Return numbers of a cohort, also of one without an object; None if no object names it."""
+        """Return numbers of a cohort, with or without a Cohort object; None if no object names it."""
         node = self.world.cohort_trees.cohorts.get(name)
         return None if node is None else cohort_status(node, share=self._share(node))
 
@@ -90,7 +90,7 @@ class StateQueries:
         return any(flavor.topology_name == name for flavor in self.world.catalog.flavors.values())
 
     def cluster_queue_has_reservations(self, name: str) -> bool:
-        """Whether workloads hold quota in the ClusterQueue, also if it does not exist any more."""
+        """Whether workloads hold quota in the ClusterQueue. It may no longer exist."""
         return self.world.reservations.ledger.of_cluster_queue(name).reserving > 0
 
     # --- one workload -----------------------------------------------------------------------------
@@ -101,24 +101,24 @@ class StateQueries:
         return None if entry is None else entry.phase
 
     def usage_of_workload(self, key: ObjectKey) -> Usage:
-        """Return what the workload uses of the quota; empty if it holds none."""
+        """Return the quota that a workload uses; empty if it holds none."""
         entry = self.world.workloads.get(key)
         return () if entry is None or entry.held is None else entry.held.usage
 
     def parked_refusal(self, key: ObjectKey) -> Refusal | None:
-        """Return why a pending workload, or another of its lane, was last refused; None if none was."""
+        """Return the last refusal of a pending workload, or else of its lane; None without one."""
         queue = self._queue_of(key)
         return None if queue is None else queue_numbers.refusal_of(queue, key)
 
     def is_bypassed(self, key: ObjectKey) -> bool:
-        """Whether a pending workload was never tried, because another of its lane was refused."""
+        """Whether a pending workload was never evaluated, because another one of its lane was refused."""
         queue = self._queue_of(key)
         return queue is not None and queue_numbers.is_bypassed(queue, key)
 
     def admissibility(self, key: ObjectKey) -> Refusal | None:
-        """Return why a pending or held workload would be refused, however much quota there is.
+        """Return why a pending or held workload would be refused whatever quota there is.
 
-        None if no reason is known, or if the workload's queues are closed or do not exist.
+        None if there is no such reason, or if the queues of the workload are stopped or do not exist.
         """
         world = self.world
         entry = world.workloads.get(key)
@@ -131,7 +131,7 @@ class StateQueries:
         return None if queue is None else inadmissibility(world, queue, entry.workload)
 
     def retry_delay(self, key: ObjectKey) -> Instant:
-        """Return for how many nanoseconds a workload is held back if its reservation cannot be written.
+        """Return the nanoseconds for which a workload is held back if its reservation cannot be written.
 
         0 if the workload does not exist.
         """
@@ -139,7 +139,7 @@ class StateQueries:
         return 0 if entry is None else entry.retry_delay
 
     def cluster_queue_of(self, key: ObjectKey) -> str | None:
-        """Return the ClusterQueue that a workload's LocalQueue names, whether it exists or not."""
+        """Return the ClusterQueue that the LocalQueue of a workload names. It may not exist."""
         entry = self.world.workloads.get(key)
         local_queue = None if entry is None else self.world.local_queues.get(entry.local_queue)
         return None if local_queue is None else local_queue.spec.cluster_queue
@@ -152,7 +152,7 @@ class StateQueries:
     # --- pending workloads ------------------------------------------------------------------------
 
     def pending_workloads(self) -> Iterator[PendingWorkload]:
-        """Yield every pending workload of an open LocalQueue, also where its ClusterQueue does not exist."""
+        """Yield every pending workload of an open LocalQueue. Its ClusterQueue may not exist."""
         world = self.world
         for entry in world.workloads.values():
             if entry.listed_in is None:
@@ -168,9 +168,9 @@ class StateQueries:
             yield PendingWorkload(entry.workload.key, entry.listed_in, name, parked)
 
     def count_scheduling_keys(self, cluster_queue: str) -> tuple[int, int]:
-        """Return the numbers of scheduling keys of a ClusterQueue's pending workloads: active, inadmissible.
+        """Return the numbers of equivalence classes of active and of inadmissible workloads.
 
-        While the ClusterQueue is not active, all are inadmissible.
+        While the ClusterQueue is not active, all workloads are inadmissible.
         """
         entry = self.world.cluster_queues.get(cluster_queue)
         if entry is None:
@@ -179,7 +179,7 @@ class StateQueries:
         return (len(active), len(inadmissible)) if entry.is_active else (0, len(active | inadmissible))
 
     def pending_requests(self, cluster_queue: str) -> Mapping[str, int]:
-        """Return what the pending workloads of a ClusterQueue request, by resource."""
+        """Return the sum of the requests of the pending workloads of a ClusterQueue, by resource."""
         entry = self.world.cluster_queues.get(cluster_queue)
         return {} if entry is None else queue_numbers.requests(entry.queue)
 
@@ -189,17 +189,17 @@ class StateQueries:
         return None if entry is None else entry.spec.queueing_strategy
 
     def is_excluded(self, cluster_queue: str) -> bool:
-        """Whether a ClusterQueue does not exist, is quarantined, or takes no part in cycles."""
+        """Whether a ClusterQueue does not exist, is quarantined, or is excluded from cycles."""
         entry = self.world.cluster_queues.get(cluster_queue)
         return entry is None or entry.spec.quarantined or self.world.waiting.heads.paused.covers(entry)
 
     def blocking_head(self, cluster_queue: str) -> ObjectKey | None:
-        """Return the head that blocks a ClusterQueue; None if no head does."""
+        """Return the blocking head of a ClusterQueue; None without one."""
         entry = self.world.cluster_queues.get(cluster_queue)
         head = None if entry is None else entry.queue.blocking_head
         return None if head is None else head.workload.key
 
     @property
     def cycles_run(self) -> int:
-        """How many cycles have run since the state was created, also before a defect."""
+        """The number of cycles that have run since the state was created, including those before a defect."""
         return self.world.cycle

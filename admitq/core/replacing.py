@@ -1,17 +1,18 @@
 """Workloads that replace others: the slices of elastic jobs (semantics, Elastic jobs).
 
-An elastic job that grows gets another workload for all of its pods, which *replaces* the one with running
-pods: its *original*.
+An elastic job that grows gets another workload for all of its pods: the *replacement*. It replaces the
+workload of the running pods: the *original*.
 
-- While the original holds quota and is not leaving, the replacement requests only what it needs beyond that,
-  from the flavors of the original. The search removes the original from the tree and then restores it.
-- While both hold quota, the usage of the replacement is what it has beyond the original. When the original
-  has finished, it is all of it. So quota passes over in one step: neither a restart between two writes nor
-  the order of observations counts it twice.
-- Only one replacement is counted so, the *successor*: the first that reserved quota after its original.
-- In a *circle* of workloads that replace each other, none takes quota over: none of them would count in full.
-  Users can write such annotations, or a fault can.
-- Nothing is taken over from an original that is leaving: its replacement requests all of its quota.
+- While the original holds quota and is not leaving, the replacement requests only the quota beyond that of
+  the original, from the same flavors. The search removes the original from the tree and then restores it.
+- While both hold quota, the usage of the replacement is its assignment beyond that of the original. When the
+  original has finished, its usage is its whole assignment. So quota passes over in one step: neither a
+  restart between two writes nor the order of observations counts it twice.
+- Only one replacement counts like this, the *successor*: the first one that reserved quota after the
+  original.
+- In a *circle* of workloads that replace each other, no workload takes quota over: else none of them would
+  count in full. Such a circle comes from annotations that a user or a faulty program wrote.
+- A replacement takes over nothing from an original that is leaving. It requests all of its quota.
 """
 
 from collections.abc import Collection, Iterable
@@ -39,7 +40,7 @@ class Slice(Protocol):
 
     @property
     def admission(self) -> Admission | None:
-        """Its reservation, also while that is being written."""
+        """Its reservation, also if it is still being written."""
         ...
 
     @property
@@ -49,7 +50,7 @@ class Slice(Protocol):
 
 
 def usage_beyond(usage: Usage, original: Usage) -> Usage:
-    """Return the usage of each (flavor, resource) beyond that of the original."""
+    """Return the usage beyond that of the original, by (flavor, resource)."""
     original_usage = dict(original)
     return tuple(
         [
@@ -61,7 +62,7 @@ def usage_beyond(usage: Usage, original: Usage) -> Usage:
 
 
 def _holds_after(entry: Slice, original: Slice) -> bool:
-    """Whether both hold quota in one ClusterQueue, and the original did so first."""
+    """Whether both hold quota in one ClusterQueue, and the original reserved it first."""
     if entry.workload.finished or original.workload.finished:
         return False
     admission, before = entry.admission, original.admission
@@ -77,7 +78,7 @@ S = TypeVar("S", bound=Slice)
 
 
 class Replacements(Generic[S]):
-    """Workloads by the workload that they replace, whether that was observed or not."""
+    """Workloads by the workload that they replace. The latter may not be observed."""
 
     def __init__(self) -> None:
         self._of: dict[ObjectKey, dict[ObjectKey, S]] = {}
@@ -106,7 +107,7 @@ class Replacements(Generic[S]):
         return () if replacements is None else tuple(replacements.values())
 
     def circle(self, key: ObjectKey) -> Collection[ObjectKey]:
-        """Return the circle of replacements that a workload is in; empty if it is in none."""
+        """Return the circle of replacements that a workload is in; empty without one."""
         members: dict[ObjectKey, None] = {}
         at: ObjectKey | None = key
         while at is not None and at not in members:
@@ -115,7 +116,7 @@ class Replacements(Generic[S]):
         return members if at == key else ()
 
     def successor(self, original: S) -> S | None:
-        """Return the replacement that takes over the quota of the original; None if none holds quota."""
+        """Return the replacement that takes over the quota of the original; None without one."""
         holding = [
             replacement
             for replacement in self.of(original.workload.key)

@@ -1,4 +1,4 @@
-"""What decides what pods of a namespace request: LimitRanges, overheads of RuntimeClasses, and settings."""
+"""The rules for requests in a namespace: LimitRanges, overheads of RuntimeClasses, and settings."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ class RequestRulesByNamespace:
     """The rules of each namespace, computed when they are first needed after a change.
 
     Args:
-        settings: of which the rules on resources and the gate for reclaimable pods count.
+        settings: the settings of resources, and the gate for reclaimable pods, are part of the rules.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -33,11 +33,11 @@ class RequestRulesByNamespace:
 
     @property
     def overheads(self) -> Mapping[str, ExactAmounts]:
-        """What a pod needs beyond the requests of its containers, by RuntimeClass."""
+        """The overheads of pods, by RuntimeClass."""
         return self._overheads
 
     def put_limit_range(self, key: ObjectKey, limit_range: LimitRange) -> bool:
-        """Take a LimitRange as it is now; return whether that is a change."""
+        """Record a LimitRange as it is now. Return whether it changed."""
         ranges = self._limit_ranges.setdefault(key.namespace, {})
         if ranges.get(key.name) == limit_range:
             return False
@@ -46,7 +46,7 @@ class RequestRulesByNamespace:
         return True
 
     def delete_limit_range(self, key: ObjectKey) -> bool:
-        """Remove a LimitRange; return whether it was known."""
+        """Remove a LimitRange. Return whether it was known."""
         if key.name not in self._limit_ranges.get(key.namespace, ()):
             return False
         discard(self._limit_ranges, key.namespace, key.name)
@@ -54,7 +54,7 @@ class RequestRulesByNamespace:
         return True
 
     def put_overhead(self, runtime_class: str, overhead: ExactAmounts) -> bool:
-        """Take the overhead of a RuntimeClass as it is now; return whether that is a change."""
+        """Record the overhead of a RuntimeClass as it is now. Return whether it changed."""
         if self._overheads.get(runtime_class) == overhead:
             return False
         self._overheads[runtime_class] = overhead
@@ -62,7 +62,7 @@ class RequestRulesByNamespace:
         return True
 
     def delete_overhead(self, runtime_class: str) -> bool:
-        """Remove a RuntimeClass; return whether it was known."""
+        """Remove a RuntimeClass. Return whether it was known."""
         if self._overheads.pop(runtime_class, None) is None:
             return False
         self._rules.clear()
@@ -82,5 +82,5 @@ class RequestRulesByNamespace:
         return rules
 
     def resolve(self, workload: Workload) -> ResolvedRequests:
-        """Return what the podsets of a workload request, and what makes that invalid."""
+        """Return the requests of the podsets of a workload, and the problems that make them invalid."""
         return resolve(workload.pod_sets, workload.reclaimable_pods, self.of(workload.key.namespace))

@@ -1,16 +1,16 @@
-"""The requests of podsets: from their pod templates to the amounts that count against quota.
+"""Compute the requests of podsets: from their pod templates to the amounts that count against quota.
 
-The request of one pod is computed as Kubernetes does. A container without a request of a resource requests
-its limit, or else the default of the LimitRanges of the namespace. Containers run together. Init containers
-run one after the other before them. A restartable init container (a sidecar) runs beside everything that
-starts after it. A pod needs the maximum of the two phases. Requests of the pod level replace it. The overhead
-is added: that of the template, or else of the RuntimeClass.
+The request of one pod is computed as in Kubernetes. A container without a request of a resource requests its
+limit, or else the default of the LimitRanges of the namespace. Init containers run one after the other,
+before the containers. Containers run together. A restartable init container (a sidecar) runs beside all
+containers that start after it. A pod needs the maximum of the two phases. Requests of the pod level replace
+this maximum. The overhead of the template, or else of the RuntimeClass, is added.
 
-The configuration then decides what the request counts as (``transformations``). All of this is exact. The
-result is rounded up to milli-CPU or whole units, and multiplied by the pods that are still to run. So the
-amount of a podset is divisible by its pods.
+Transformations of the configuration then change the request (``transformations``). Up to here, amounts are
+exact. The result is rounded up to milli-CPU or whole units, and multiplied by the number of pods that are
+still to run. So the amount of a podset is divisible by its pods.
 
-Results are cached: many workloads have equal requests.
+Results are cached, because many workloads have equal requests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,9 +40,9 @@ _CACHE_SIZE: Final = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class RequestRules(HashedOnce):
-    """All that decides what a podset requests, beside its pod template.
+    """All inputs of the requests of a podset, except for its pod template.
 
-    ``overheads`` are those of the RuntimeClasses, by name. ``reclaimable_pods`` is the gate of that name.
+    ``overheads`` has the overheads of RuntimeClasses, by name. ``reclaimable_pods`` is the gate of this name.
     """
 
     resources: Resources = _AS_REQUESTED
@@ -59,7 +59,7 @@ DEFAULT_RULES: Final = RequestRules()
 
 @dataclass(frozen=True, slots=True)
 class PodSetDemand(HashedOnce):
-    """The requests of the pods of a podset that are still to run: of all together, and of each."""
+    """The requests of the pods of a podset that are still to run: the sum, and that of one pod."""
 
     pod_set: PodSet
     count: int
@@ -78,7 +78,7 @@ class PodSetDemand(HashedOnce):
 
 
 class ResolvedRequests(NamedTuple):
-    """The requests of the podsets of a workload, and what makes them invalid."""
+    """The requests of the podsets of a workload, and the problems that make them invalid."""
 
     demands: tuple[PodSetDemand, ...]
     problems: tuple[OutOfBounds, ...]
@@ -95,7 +95,7 @@ def _scale(resource: str) -> int:
 
 
 def rounded_up(resource: str, amount: Fraction) -> int:
-    """Return an exact amount in milli-CPU or whole units, rounded up, saturating."""
+    """Return an exact amount in milli-CPU or whole units, rounded up and limited to int64."""
     return min(UNLIMITED, -(-amount * _scale(resource) // 1))
 
 
@@ -229,7 +229,7 @@ def _outside_limit_ranges(pod: _Pod, limits: NamespaceLimits) -> Iterator[OutOfB
 
 
 class _Template(NamedTuple):
-    """The amounts that one pod of a template counts as, and what makes its requests invalid."""
+    """The amounts that count for one pod of a template, and the problems that make its requests invalid."""
 
     per_pod: Amounts
     above_limits: tuple[OutOfBounds, ...]
@@ -262,11 +262,11 @@ def resolve(
     reclaimable_pods: tuple[tuple[str, int], ...] = (),
     rules: RequestRules = DEFAULT_RULES,
 ) -> ResolvedRequests:
-    """Return the requests of each podset of a workload, and what makes them invalid.
+    """Return the requests of each podset of a workload, and the problems that make them invalid.
 
     Args:
         pod_sets: the podsets, in order.
-        reclaimable_pods: the number of pods that are not needed any more, by podset.
+        reclaimable_pods: the number of pods that are no longer needed, by podset.
         rules: the rules of the namespace of the workload.
     """
     reclaimable = dict(reclaimable_pods) if rules.reclaimable_pods else {}

@@ -1,10 +1,10 @@
-"""Second passes: which workloads that hold quota still need a topology assignment, and when they are tried.
+"""Second passes: the workloads that hold quota and need a topology assignment, and when they are evaluated.
 
-A reservation may defer the topology assignment until admission checks are ready. Then the workload has a
-*second pass*: it keeps its quota and its flavors, and a cycle searches for a topology assignment only. After
-a failure it is tried again, after a delay that doubles (semantics, Second pass).
+A reservation may defer the topology assignment until admission checks are ready. Then the workload gets a
+*second pass*: it keeps its quota and its flavors, and a cycle searches only a topology assignment. After a
+failure, the next attempt follows after a delay that doubles (semantics, Second pass).
 
-This module has the timers; cycles try the workloads (``cycle.second_pass``).
+This module has the timers. ``cycle.second_pass`` evaluates the workloads.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from admitq.core.model import SECOND, AdmissionCheckState, Instant, ObjectKey, Workload
 
 FIRST_DELAY: Final = SECOND
-"""Nanoseconds between the need for a second pass and the first attempt; each that fails doubles it."""
+"""Nanoseconds before the first attempt. Each failure doubles the delay."""
 
 LONGEST_DELAY: Final = 30 * SECOND
 """The longest delay, in nanoseconds."""
@@ -34,7 +34,7 @@ def needs_second_pass(workload: Workload) -> bool:
 
 
 class SecondPass(NamedTuple):
-    """The instant at which a workload is tried, and the delay before it."""
+    """The instant of the next attempt for a workload, and the delay before it."""
 
     at: Instant
     key: ObjectKey
@@ -55,7 +55,7 @@ class SecondPasses:
         return tuple(sorted(self._by_workload.values()))
 
     def settle(self, key: ObjectKey, now: Instant, *, needed: bool) -> None:
-        """Record whether a workload needs a second pass. One that is scheduled already stays as it is."""
+        """Record whether a workload needs a second pass. A scheduled second pass stays scheduled."""
         if not needed:
             self._by_workload.pop(key, None)
         elif key not in self._by_workload:
@@ -64,20 +64,20 @@ class SecondPasses:
     def next_at(self) -> Instant | None:
         """Return the instant of the next second pass; None if there is none."""
         by_instant = self._by_instant
-        # A cancelled second pass may be equal to the one that replaced it, at the same instant.
+        # A cancelled second pass may be equal to the one that replaced it, so identity is compared.
         while by_instant and self._by_workload.get(by_instant[0].key) is not by_instant[0]:
             heapq.heappop(by_instant)
         return by_instant[0].at if by_instant else None
 
     def take_due(self, now: Instant) -> list[SecondPass]:
-        """Return the second passes that are due. The caller must put off those that fail."""
+        """Remove and return the second passes that are due. The caller must reschedule those that fail."""
         due: list[SecondPass] = []
         while (at := self.next_at()) is not None and at <= now:
             due.append(heapq.heappop(self._by_instant))
         return due
 
     def reschedule(self, second_pass: SecondPass, now: Instant) -> None:
-        """Schedule the next second pass of a workload after one that failed; the delay doubles."""
+        """Schedule the next second pass of a workload after a failure. The delay doubles."""
         delay = min(2 * second_pass.delay, LONGEST_DELAY)
         self._schedule(SecondPass(now + delay, second_pass.key, delay))
 

@@ -1,4 +1,4 @@
-"""Label selectors and node selector terms: what they mean, as a table of operators."""
+"""Evaluate label selectors and node selector terms."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -17,13 +17,13 @@ _NO_SCHEDULE: Final = ("NoSchedule", "NoExecute")
 
 _INT64: Final = range(-(2**63), 2**63)
 _DIGITS: Final = 19
-"""How many digits an integer of 64 bits has at most."""
+"""The greatest number of digits of an integer of 64 bits."""
 
 
 def _integer(text: str | None) -> int | None:
-    """Return the integer of a text; None for other texts, and beyond 64 bits, as in the Kubernetes scheduler.
+    """Return the integer of a text; None if it is no integer of 64 bits, as in the Kubernetes scheduler.
 
-    The digits are counted first: users may write any number of them, and Python limits what ``int`` reads.
+    The digits are counted first, because users may write any number of them, and ``int`` raises for too many.
     """
     if text is None:
         return None
@@ -52,21 +52,21 @@ _HOLDS: Final[Mapping[SelectorOperator, Callable[[str | None, tuple[str, ...]], 
 
 
 def requirement_holds(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Whether one requirement holds of the labels."""
+    """Whether a requirement holds for the labels."""
     return _HOLDS[requirement.operator](labels.get(requirement.key), requirement.values)
 
 
 def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether the selector selects an object with these labels; without requirements it selects all."""
+    """Whether a selector selects an object with these labels. Without requirements, it selects all."""
     requirements = selector.requirements
     return not requirements or all(requirement_holds(requirement, labels) for requirement in requirements)
 
 
 def selects_namespace(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
-    """Whether a namespace is selected. An absent selector selects none; an unknown namespace is not."""
+    """Whether a namespace is selected. Without a selector, or without labels (unknown), it is not."""
     if selector is None or labels is None:
         return False
-    # A fast path: most selectors select all, and each head is checked.
+    # This is a fast path: most selectors select all namespaces, and every cycle checks each head.
     return not selector.requirements or matches(selector, labels)
 
 
@@ -102,10 +102,11 @@ def _term_holds(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
 
 
 def accepts_nodes(pod_set: PodSet, labels: Mapping[str, str]) -> bool:
-    """Whether node selector and required affinity accept the nodes of a flavor.
+    """Whether the node selector and required node affinity of a podset accept the nodes of a flavor.
 
-    Only keys among the node labels of the flavor count; values of other keys are not known. A term without a
-    requirement on these keys accepts every node, and so does the whole affinity.
+    Only keys among the node labels of the flavor count: the values of other keys are not known. A term
+    without a requirement on these keys accepts every node. The affinity accepts a node if one of its terms
+    does.
     """
     if any(labels.get(key, value) != value for key, value in pod_set.node_selector):
         return False

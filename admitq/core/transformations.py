@@ -1,6 +1,6 @@
-"""Transformations of requests: excluded resources, and resources that count as others.
+"""Transformations of requests: resources that are excluded, and resources that count as other resources.
 
-All amounts are exact and in the resource's own unit: 300 milli-CPU times a factor of 1000 are 300.
+Amounts are exact and in the unit of the resource: 300 milli-CPU, multiplied by 1000, are 300.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from admitq.core.settings import Resources
 
 
 def counted(requests: Mapping[str, Fraction], settings: Resources) -> dict[str, Fraction]:
-    """Return what the requests of one pod count as (semantics, Resource arithmetic).
+    """Return the requests of one pod after transformations (semantics, Resource arithmetic).
 
-    The outputs of transformations are summed by resource, at least 0, and added to the pod's own requests. No
-    result is negative.
+    The outputs of transformations are summed by resource. Each sum, if positive, is added to the pod's own
+    requests. No result is negative.
     """
     requested = {
         resource: amount

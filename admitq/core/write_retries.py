@@ -12,5 +12,5 @@ _DOUBLINGS: Final = 10
 
 
 def retry_delay(failures: int) -> Instant:
-    """Return the nanoseconds to wait after failures in a row; each after the first doubles them."""
+    """Return the nanoseconds to wait after consecutive failures. Each further failure doubles them."""
     return min(RETRY_MAX, RETRY_BASE << min(max(0, failures - 1), _DOUBLINGS))

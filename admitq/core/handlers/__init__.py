@@ -1,7 +1,7 @@
 """Event handlers of the core: one function for each type of event.
 
-A handler updates what was observed and everything that follows from it. An exception that leaves a handler is
-a defect of the core: the state is then half changed (``admitq.manager.recovery``).
+A handler records an observation and updates all its consequences. An exception in a handler is a defect of
+the core: the state may then be changed in part only (``admitq.manager.recovery``).
 """
 
 from collections.abc import Callable

@@ -69,7 +69,7 @@ def _new_queue(world: World, spec: ClusterQueue) -> PendingQueue:
 
 
 def delete_cluster_queue(world: World, event: ClusterQueueDeleted, now: Instant) -> None:
-    """Remove a ClusterQueue. Its workloads keep what they hold, and wait in no queue."""
+    """Remove a ClusterQueue. Its workloads keep their reservations. Pending workloads are in no queue."""
     entry = world.cluster_queues.get(event.name)
     if entry is None:
         return

@@ -20,7 +20,7 @@ def update_cohort(world: World, event: CohortChanged, _now: Instant) -> None:
 
 
 def delete_cohort(world: World, event: CohortDeleted, _now: Instant) -> None:
-    """Remove a Cohort. Queues that name it stay in a cohort without quota of its own."""
+    """Remove a Cohort object. Queues that name the cohort stay in it; it has no quota of its own."""
     if world.catalog.cohorts.pop(event.name, None) is not None:
         _retry_tree_of(world, event.name)
         world.cohort_trees.drop_cohort(event.name)
@@ -28,7 +28,7 @@ def delete_cohort(world: World, event: CohortDeleted, _now: Instant) -> None:
 
 
 def _retry_tree_of(world: World, cohort: str) -> None:
-    """Retry the workloads of the tree that a cohort is in: an edit may move it, so before and after."""
+    """Retry the workloads of the tree of a cohort. Call this before and after an edit, which may move it."""
     node = world.cohort_trees.cohorts.get(cohort)
     if node is not None:
         world.tree_edited(node)

@@ -10,20 +10,20 @@ from admitq.core.model import Instant
 from admitq.core.world import World
 
 _REFRESHED_AT_ONCE: Final = 8
-"""Refusals that one call refreshes when no head is left: decisions must not wait for refreshes."""
+"""The number of refusals that one call refreshes when no head is left. Decisions must not wait for them."""
 
 
 def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> None:
-    """Do what is due by now, then run cycles until no head is left, or the requested number has run.
+    """Do all work that is due, then run cycles until no head is left or the requested number has run.
 
-    Where another program decides, no cycle runs and only the rest is done.
+    If another program decides, this runs no cycles.
     """
     for _ in requested_cycles(world, event, now):
         pass
 
 
 def requested_cycles(world: World, event: CyclesRequested, now: Instant) -> Iterator[None]:
-    """As ``run_requested_cycles``, in steps; nothing else may change the world between them."""
+    """As ``run_requested_cycles``, in steps. Between two steps, no other code may change the world."""
     charging.settle_admissions(world)
     charging.take_samples(world, now)
     world.waiting.end_due_timers(now)

@@ -1,4 +1,4 @@
-"""Whether a ClusterQueue admits workloads, and which flavors it has for them."""
+"""Update whether a ClusterQueue is active, and its flavor options."""
 
 from admitq.core.activity import inactive_causes
 from admitq.core.entries import ClusterQueueEntry
@@ -7,7 +7,7 @@ from admitq.core.world import World
 
 
 def update_flavor_options(world: World, entry: ClusterQueueEntry) -> None:
-    """Compute which flavors a ClusterQueue has, after it or a flavor changed."""
+    """Build the flavor options of a ClusterQueue, after the ClusterQueue or one of its flavors changed."""
     flavors = world.catalog.flavors
     entry.flavor_options = build_flavor_options(
         entry.spec, world.cohort_trees, entry.node, flavors, world.settings
@@ -15,7 +15,7 @@ def update_flavor_options(world: World, entry: ClusterQueueEntry) -> None:
 
 
 def update_activity(world: World, entry: ClusterQueueEntry) -> None:
-    """Compute whether a ClusterQueue is active, after it or an object that it refers to changed."""
+    """Update whether a ClusterQueue is active, after it or an object to which it refers changed."""
     causes = inactive_causes(entry.spec, world.catalog.referenced_objects(world.settings))
     if causes == entry.inactive_causes:
         return
@@ -29,5 +29,5 @@ def update_activity(world: World, entry: ClusterQueueEntry) -> None:
     else:
         entry.queue.forget_refusals()
         world.waiting.end_blocking(entry)
-    # Workloads that hold quota in it may be preempted now, or no more.
+    # Workloads of an inactive ClusterQueue are not candidates for preemption.
     world.waiting.candidates_changed(entry.node)

@@ -8,7 +8,7 @@ from admitq.core.world import World
 
 
 def update_local_queue(world: World, event: LocalQueueChanged, now: Instant) -> None:
-    """Record a LocalQueue as it is now, and queue its workloads in its ClusterQueue."""
+    """Record a LocalQueue as it is now, and queue its workloads again."""
     spec = event.local_queue
     entry = world.local_queues.get(spec.key)
     if entry is None:
@@ -25,7 +25,7 @@ def update_local_queue(world: World, event: LocalQueueChanged, now: Instant) -> 
 
 
 def delete_local_queue(world: World, event: LocalQueueDeleted, now: Instant) -> None:
-    """Remove a LocalQueue. Its workloads wait in no queue."""
+    """Remove a LocalQueue. Its pending workloads are in no queue."""
     entry = world.local_queues.pop(event.key, None)
     if entry is not None:
         world.indexes.remove_local_queue(entry.spec)
@@ -34,6 +34,6 @@ def delete_local_queue(world: World, event: LocalQueueDeleted, now: Instant) -> 
 
 
 def settle_workloads_in(world: World, key: ObjectKey, now: Instant) -> None:
-    """Queue each workload of a LocalQueue where it belongs now."""
+    """Queue each workload of a LocalQueue where it belongs at present."""
     for entry in world.indexes.workloads_by_local_queue.get(key, {}).values():
         world.settle_queue(entry, now)

@@ -1,4 +1,4 @@
-"""Handlers of events about namespaces; ClusterQueues select them by label."""
+"""Handlers of events about namespaces, which ClusterQueues select by label."""
 
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import NamespaceChanged, NamespaceDeleted

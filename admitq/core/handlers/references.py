@@ -1,4 +1,4 @@
-"""Handlers of events about what ClusterQueues refer to: flavors, their topologies, and admission checks."""
+"""Handlers of events about objects to which ClusterQueues refer: flavors, topologies and admission checks."""
 
 from collections.abc import Iterable
 
@@ -63,7 +63,7 @@ def _update_activity(world: World, cluster_queues: Iterable[str]) -> None:
 
 
 def _retry(world: World, cluster_queues: Iterable[str]) -> None:
-    """Retry the workloads of ClusterQueues that refer to a flavor which changed."""
+    """Retry the workloads of ClusterQueues that refer to a changed flavor."""
     names = list(cluster_queues)
     _update_activity(world, names)
     for name in names:

@@ -1,4 +1,4 @@
-"""Handlers of events about LimitRanges and RuntimeClasses, which change the requests of pods."""
+"""Handlers of events about LimitRanges and RuntimeClasses. Both change the requests of pods."""
 
 from admitq.core.events import LimitRangeChanged, LimitRangeDeleted, RuntimeClassChanged, RuntimeClassDeleted
 from admitq.core.model import Instant

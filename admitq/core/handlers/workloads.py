@@ -1,4 +1,4 @@
-"""Handlers of events about Workloads, and of writes about them that did not take effect."""
+"""Handlers of events about Workloads, and of writes of Workloads that failed."""
 
 from admitq.core import charging
 from admitq.core.entries import WorkloadEntry
@@ -36,10 +36,10 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
     else:
         _observe(world, entry, workload)
         if former.priority != workload.priority or former.queued_at != workload.queued_at:
-            # Other preemptors may preempt it than before.
+            # Which preemptors may preempt the workload may have changed.
             _retry_preemptors(world, entry)
         elif entry.is_leaving and not was_leaving:
-            # Preemptors prefer it as a target from now on.
+            # The workload comes first among the candidates from now on.
             _retry_blocking_preemptors(world, entry)
         world.settle(entry, now)
     charging.update_charge(world, entry, former, now)
@@ -76,14 +76,14 @@ def _unindex(world: World, entry: WorkloadEntry) -> None:
 
 
 def delete_workload(world: World, event: WorkloadDeleted, now: Instant) -> None:
-    """Remove a Workload, unless another one has its name by now."""
+    """Remove a Workload, unless another Workload has the same name by now."""
     entry = world.workloads.get(event.key)
     if entry is not None and entry.workload.uid == event.uid:
         _forget(world, entry, now)
 
 
 def _forget(world: World, entry: WorkloadEntry, now: Instant) -> None:
-    """Remove a workload, which holds nothing from now on and is queued nowhere."""
+    """Remove a workload with its quota, from its queue and from all indexes."""
     _unindex(world, entry)
     del world.workloads[entry.workload.key]
     world.dequeue(entry)
@@ -94,9 +94,9 @@ def _forget(world: World, entry: WorkloadEntry, now: Instant) -> None:
 
 
 def undo_failed_reservation(world: World, event: ReservationFailed, now: Instant) -> None:
-    """Return the quota of a reservation that could not be written, and hold the workload back for a while.
+    """Return the quota of a reservation that could not be written, and hold the workload back for a backoff.
 
-    Other workloads get the quota meanwhile. Without the delay, the workload would take it before them again.
+    Other workloads can get the quota. Without the backoff, the workload would take it again before they do.
     """
     entry = _with_assumption(world, event.key, event.uid)
     if entry is not None:
@@ -105,7 +105,7 @@ def undo_failed_reservation(world: World, event: ReservationFailed, now: Instant
 
 
 def discard_reservation(world: World, event: ReservationDiscarded, now: Instant) -> None:
-    """Return the quota of a reservation that is not to be written."""
+    """Return the quota of a reservation that will not be written."""
     entry = _with_assumption(world, event.key, event.uid)
     if entry is not None:
         _forget_assumption(world, entry, now)
@@ -125,9 +125,9 @@ def _forget_assumption(world: World, entry: WorkloadEntry, now: Instant) -> None
 
 
 def undo_preemption(world: World, event: PreemptionFailed, _now: Instant) -> None:
-    """Count a workload that could not be preempted as staying, and retry its tree.
+    """Record that a workload could not be preempted, and retry the workloads that may preempt.
 
-    The next cycle finds other victims, or decides the same preemption once more.
+    The next cycle finds other victims, or decides the same preemption again.
     """
     entry = world.workloads.get(event.key)
     if entry is None or entry.workload.uid != event.uid or entry.preempting is None:
@@ -141,7 +141,7 @@ def undo_preemption(world: World, event: PreemptionFailed, _now: Instant) -> Non
 
 
 def _count_failed_preemption(world: World, preemptor: PendingEntry | None) -> None:
-    """Report that the preemptions of a preemptor failed, once those of all of its victims did."""
+    """Count a failed preemption. If those of all victims of the preemptor failed, report this."""
     if preemptor is None or preemptor.preemptions is None:
         return
     failed = preemptor.preemptions.failed + 1

@@ -41,7 +41,7 @@ def test_decoded_value_equals_encoded_value(value: object) -> None:
 
 @pytest.mark.parametrize("value", [1.5, {"a": 1}, [1], object()])
 def test_encode_of_unsupported_value_raises(value: object) -> None:
-    with pytest.raises(DumpError, match="is not a value that dumps hold"):
+    with pytest.raises(DumpError, match="dumps cannot have values of type"):
         encode(value)
 
 
