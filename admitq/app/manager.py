@@ -37,7 +37,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.lease_claim import LeaseTiming
 from admitq.runtime.leases import Elector, unique_identity
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change, Key, Store
+from admitq.runtime.store import Key, ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
 from admitq.translate.read_options import configured_read_options
@@ -251,7 +251,7 @@ class ManagerPart:
 
         return replace(spec, reconcile=reconcile)
 
-    def _core_handler(self, resource: Resource) -> Callable[[Change], None]:
+    def _core_handler(self, resource: Resource) -> Callable[[ObjectChange], None]:
         return lambda change: self.manager.observe(resource, change)
 
     def _observed(self, resource: Resource, obj: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from admitq.runtime.controller import Controller
 from admitq.runtime.discovery import find_served
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change, Key, Store
+from admitq.runtime.store import Key, ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher
 
 log = logger(__name__)
@@ -279,10 +279,10 @@ class _Followed:
         self._on_watch(resource, outcome)
 
 
-def key_handler(controller: Controller[Key], watch: Watch) -> Callable[[Change], None]:
+def key_handler(controller: Controller[Key], watch: Watch) -> Callable[[ObjectChange], None]:
     """Return a handler that adds the keys that a change concerns to the queue of a controller."""
 
-    def handle(change: Change) -> None:
+    def handle(change: ObjectChange) -> None:
         urgent = watch.urgent(change)
         for key in watch.keys(change):
             controller.add(key, urgent=urgent)

@@ -23,7 +23,7 @@ from admitq.runtime.client import ApiCall, Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change, Store
+from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
 from admitq.shadow.comparison import ComparisonFailed, Shadow
@@ -141,7 +141,7 @@ class ShadowPart:
         self._wake = asyncio.Event()
         self.checks: dict[str, Check] = {"caches": check_caches(self._watchers)}
 
-    def _handler(self, resource: Resource) -> Callable[[Change], None]:
+    def _handler(self, resource: Resource) -> Callable[[ObjectChange], None]:
         return lambda change: self._observe(resource, change)
 
     # --- running ----------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class ShadowPart:
 
     # --- observations in --------------------------------------------------------------------------
 
-    def _observe(self, resource: Resource, change: Change) -> None:
+    def _observe(self, resource: Resource, change: ObjectChange) -> None:
         """Observe a change from a watch. Never raises."""
         obj, preemption = change.object, None
         if change.new is None:

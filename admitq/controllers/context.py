@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from admitq.controllers.settings import Settings
+from admitq.controllers.settings import ControllerSettings
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.refusals import Refusal
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
@@ -131,7 +131,7 @@ class Context:
 
     client: Client
     names: Names
-    settings: Settings
+    settings: ControllerSettings
     recorder: EventRecorder
     clock: Clock
     stores: WatchedStores

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change, Index, Key, Transform
+from admitq.runtime.store import Index, Key, ObjectChange, Transform
 
-MapToKeys = Callable[[Change], Iterable[Key]]
+MapToKeys = Callable[[ObjectChange], Iterable[Key]]
 Reconcile = Callable[[Key], Awaitable[float | None]]
 
 
-def _never(_: Change) -> bool:
+def _never(_: ObjectChange) -> bool:
     return False
 
 
@@ -23,7 +23,7 @@ class Watch:
 
     resource: Resource
     keys: MapToKeys
-    urgent: Callable[[Change], bool] = _never
+    urgent: Callable[[ObjectChange], bool] = _never
 
 
 @dataclass(frozen=True, slots=True)

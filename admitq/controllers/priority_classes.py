@@ -9,7 +9,7 @@ from admitq.integrations.base import PatchStep
 from admitq.integrations.families.pods import get_label
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq.workloads.transitions import is_condition_true
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
@@ -17,7 +17,7 @@ from admitq_api.json_objects import JsonObject, value_at
 CONCERN = "workloadpriorityclass-controller"
 
 
-def has_new_value(change: Change) -> bool:
+def has_new_value(change: ObjectChange) -> bool:
     """Whether a change creates a class or changes its value, so that its Workloads must be updated.
 
     A priority that a user wrote into a single Workload stays until the class changes its value, or until the
@@ -45,7 +45,7 @@ class PriorityClassController:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
-    def workload_with_new_class(self, change: Change) -> Iterator[Key]:
+    def workload_with_new_class(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the key of a Workload that names another class than before and lacks its value.
 
         The program that created the Workload may have read the class before its value changed. A copy

@@ -57,7 +57,7 @@ from admitq.integrations.base import Integration, OwnerKind, ReferencedKind
 from admitq.integrations.ownership import MAX_OWNER_DEPTH, get_controller, is_group_workload
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
-from admitq.runtime.store import Change, Index, Key
+from admitq.runtime.store import Index, Key, ObjectChange
 from admitq.workloads.transitions import is_admitted, is_condition_true
 from admitq_api.conditions import ConditionType, find_condition
 from admitq_api.json_objects import JsonObject, value_at
@@ -124,11 +124,11 @@ def stores_needed(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
 # --- from changes to keys -------------------------------------------------------------------------
 
 
-def _itself(change: Change) -> tuple[Key, ...]:
+def _itself(change: ObjectChange) -> tuple[Key, ...]:
     return (change.key,)
 
 
-def _both(change: Change) -> Iterator[JsonObject]:
+def _both(change: ObjectChange) -> Iterator[JsonObject]:
     for obj in (change.old, change.new):
         if obj is not None:
             yield obj
@@ -137,7 +137,7 @@ def _both(change: Change) -> Iterator[JsonObject]:
 def _named_by(of: Callable[[JsonObject], Iterable[str]]) -> MapToKeys:
     """Map a change to the cluster-scoped objects that it adds to or removes from the names."""
 
-    def keys(change: Change) -> Iterable[Key]:
+    def keys(change: ObjectChange) -> Iterable[Key]:
         named = [set(of(obj)) for obj in _both(change)]
         changed = named[0] ^ named[1] if len(named) > 1 else named[0]
         return {Key("", name) for name in changed}
@@ -145,7 +145,7 @@ def _named_by(of: Callable[[JsonObject], Iterable[str]]) -> MapToKeys:
     return keys
 
 
-def _differs(change: Change, *paths: tuple[str, ...]) -> bool:
+def _differs(change: ObjectChange, *paths: tuple[str, ...]) -> bool:
     """Whether the object was created or deleted, or differs at one of these paths."""
     if change.old is None or change.new is None:
         return True
@@ -182,12 +182,12 @@ class _WorkloadKeys:
         self._ctx = ctx
         self._kinds = ctx.kinds
 
-    def in_local_queue(self, change: Change) -> Iterable[Key]:
+    def in_local_queue(self, change: ObjectChange) -> Iterable[Key]:
         """Return the Workloads of a LocalQueue that was created, deleted, or changed its state."""
         differs = _differs(change, _SPEC, _DELETION) or _activity(change.old) != _activity(change.new)
         return self._queued_in(change.key) if differs else ()
 
-    def in_cluster_queue(self, change: Change) -> Iterator[Key]:
+    def in_cluster_queue(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the Workloads of a ClusterQueue after a change of its spec, deletion or activity.
 
         Its numbers do not matter.
@@ -199,7 +199,7 @@ class _WorkloadKeys:
         for queue in stores.of(self._kinds.local_queues).keys_by_index(BY_CLUSTER_QUEUE, name):
             yield from self._queued_in(queue)
 
-    def in_namespace(self, change: Change) -> Iterable[Key]:
+    def in_namespace(self, change: ObjectChange) -> Iterable[Key]:
         """Return the Workloads of a namespace that is new or has changed labels.
 
         The watch of Workloads may be ahead of the watch of namespaces.
@@ -208,7 +208,7 @@ class _WorkloadKeys:
             return ()
         return self._queued_in_namespace(change.key.name)
 
-    def limited(self, change: Change) -> Iterable[Key]:
+    def limited(self, change: ObjectChange) -> Iterable[Key]:
         """Return the Workloads of a namespace with changed limits."""
         return self._queued_in_namespace(change.key.namespace) if _differs(change, _SPEC) else ()
 
@@ -229,11 +229,11 @@ class _JobKeys:
         self._integration = integration
         self._resource = resource
 
-    def of_object(self, change: Change) -> Iterable[Key]:
+    def of_object(self, change: ObjectChange) -> Iterable[Key]:
         """Return the job that the object is, or of which it is a member."""
         return (change.key,) if self._integration.composition is None else {*map(self._job, _both(change))}
 
-    def is_urgent(self, change: Change) -> bool:
+    def is_urgent(self, change: ObjectChange) -> bool:
         """Whether the spec of a running job changed. The job may run more than was admitted until it stops.
 
         The spec of pods cannot be raised, so members are never urgent.
@@ -261,7 +261,7 @@ class _JobKeys:
             if (obj := store.get(*key)) is not None:
                 yield self._job(obj)
 
-    def of_workload(self, change: Change) -> Iterator[Key]:
+    def of_workload(self, change: ObjectChange) -> Iterator[Key]:
         """Yield its owner, its group, jobs inside its owner, and jobs that name it as prebuilt."""
         store = self._ctx.stores.of(self._resource)
         named = namespaced_index_value(*change.key)
@@ -312,7 +312,7 @@ class _JobKeys:
         No index covers pods that another object describes. So all jobs of such a kind are returned.
         """
 
-        def keys(change: Change) -> Iterable[Key]:
+        def keys(change: ObjectChange) -> Iterable[Key]:
             if not priority_classes.has_new_value(change):
                 return ()
             if any(one.is_required for one in self._integration.templates.referenced_kinds):
@@ -325,7 +325,7 @@ class _JobKeys:
     def following(self, followed: ReferencedKind) -> MapToKeys:
         """Map the change of an object's spec to the jobs that refer to it."""
 
-        def keys(change: Change) -> Iterable[Key]:
+        def keys(change: ObjectChange) -> Iterable[Key]:
             if not _differs(change, _SPEC):
                 return ()
             value = reference_index_value(followed.kind, *change.key)
@@ -333,7 +333,7 @@ class _JobKeys:
 
         return keys
 
-    def in_namespace(self, change: Change) -> Iterator[Key]:
+    def in_namespace(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the jobs of a namespace with changed labels, which may be selected now or no longer."""
         if not _differs(change, _LABELS):
             return

@@ -121,7 +121,7 @@ class WriteSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerSettings:
     """The settings of the controllers, which do not change while the process runs."""
 
     integrations: tuple[Integration, ...]
@@ -159,7 +159,7 @@ class Settings:
 
 def settings_of(
     configuration: Configuration, gates: FeatureGates, integrations: Iterable[Integration]
-) -> Settings:
+) -> ControllerSettings:
     """Make the settings of the controllers.
 
     Args:
@@ -168,7 +168,7 @@ def settings_of(
         integrations: those of the configured frameworks.
     """
     retention = configuration.object_retention_policies.workloads
-    return Settings(
+    return ControllerSettings(
         integrations=tuple(integrations),
         external_frameworks=tuple(map(OwnerKind.parse, configuration.integrations.external_frameworks)),
         namespace_selector=select_managed_namespaces(configuration),

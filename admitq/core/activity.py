@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from admitq.core.model import AdmissionCheck, ClusterQueue, ResourceFlavor, StopPolicy
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 
 
 class ActiveReason(StrEnum):
@@ -39,7 +39,7 @@ class ReferencedObjects:
     flavors: Mapping[str, ResourceFlavor]
     checks: Mapping[str, AdmissionCheck]
     topologies: Mapping[str, None]
-    settings: Settings
+    settings: CoreSettings
 
 
 def flavor_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:

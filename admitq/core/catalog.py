@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from admitq.core.activity import ReferencedObjects, check_names, flavor_names
 from admitq.core.indexes import discard
 from admitq.core.model import AdmissionCheck, ClusterQueue, Cohort, ResourceFlavor
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +24,7 @@ class Catalog:
     cluster_queues_by_check: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
     """Names of ClusterQueues by admission check. The check may not exist."""
 
-    def referenced_objects(self, settings: Settings) -> ReferencedObjects:
+    def referenced_objects(self, settings: CoreSettings) -> ReferencedObjects:
         """Return the objects that decide, with the specification of a ClusterQueue, whether it is active."""
         return ReferencedObjects(self.flavors, self.checks, self.topologies, settings)
 

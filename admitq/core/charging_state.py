@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from admitq.core.admission_fair_sharing import UsageAccounts
 from admitq.core.model import Instant, ObjectKey
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 
 
 class SampleTimer(NamedTuple):
@@ -40,7 +40,7 @@ class ChargingState:
     """A heap of the next samples."""
 
     @classmethod
-    def of(cls, settings: Settings) -> "ChargingState":
+    def of(cls, settings: CoreSettings) -> "ChargingState":
         """Return a state, with accounts if the settings enable admission fair sharing."""
         sharing = settings.admission_fair_sharing
         if sharing is None or not settings.gates.admission_fair_sharing:

@@ -36,7 +36,7 @@ from admitq.core.model import Instant, ObjectKey
 from admitq.core.refusals import Refusal
 from admitq.core.replacing import Original
 from admitq.core.second_pass import SecondPass
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.waiting import order, pending, scheduling_key, transitions, wait_states
 from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import PendingEntry, PreemptionCounts, ScanProgress
@@ -101,7 +101,7 @@ class DumpedObjects:
 class Dump:
     """The whole state."""
 
-    settings: Settings
+    settings: CoreSettings
     cycle: int
     objects: DumpedObjects
     assumptions: tuple[tuple[ObjectKey, Assumption], ...]

@@ -31,7 +31,7 @@ from admitq.core.refusals import (
 )
 from admitq.core.requests import PodSetDemand
 from admitq.core.selectors import accepts_nodes, untolerated
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.waiting.wait_states import QuotaNeed
 
 PODS: Final = "pods"
@@ -253,7 +253,7 @@ def build_flavor_options(
     cohort_trees: CohortTrees,
     node: Node,
     flavors: Mapping[str, ResourceFlavor],
-    settings: Settings,
+    settings: CoreSettings,
 ) -> FlavorOptions:
     """Build the flavor options of a ClusterQueue."""
     groups: list[GroupWithCells] = []

@@ -141,7 +141,7 @@ class AdmissionCheckRule:
     on_flavors: tuple[str, ...] = ()
 
 
-class AdmissionCheckState(StrEnum):
+class CheckState(StrEnum):
     """The state of an admission check of one workload. With ``READY``, the check allows admission."""
 
     PENDING = "Pending"
@@ -446,4 +446,4 @@ class Workload(WorkloadRequest):
     finished: bool = False
     deleting: bool = False
     waiting_for_replacement_pods: bool = False
-    admission_checks: tuple[tuple[str, AdmissionCheckState], ...] = ()
+    admission_checks: tuple[tuple[str, CheckState], ...] = ()

@@ -6,7 +6,7 @@ from admitq.core.indexes import discard
 from admitq.core.limit_ranges import limits_of
 from admitq.core.model import ExactAmounts, LimitRange, ObjectKey, Workload
 from admitq.core.requests import RequestRules, ResolvedRequests, resolve
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 
 
 class RequestRulesByNamespace:
@@ -16,7 +16,7 @@ class RequestRulesByNamespace:
         settings: the settings of resources, and the gate for reclaimable pods, are part of the rules.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CoreSettings) -> None:
         self._settings = settings
         self._limit_ranges: dict[str, dict[str, LimitRange]] = {}
         self._overheads: dict[str, ExactAmounts] = {}

@@ -19,7 +19,7 @@ from admitq.core.outbox import Outbox
 from admitq.core.pod_readiness import PodReadiness
 from admitq.core.quota_holders import QuotaHolders
 from admitq.core.replacing import Original, Replacements, usage_beyond
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 
 _STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
 
@@ -41,7 +41,7 @@ class Reservations:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: CoreSettings,
         cluster_queues: Mapping[str, ClusterQueueEntry],
         workloads: Mapping[ObjectKey, WorkloadEntry],
         cohort_trees: CohortTrees,

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from admitq.core.model import SECOND, AdmissionCheckState, Instant, ObjectKey, Workload
+from admitq.core.model import SECOND, CheckState, Instant, ObjectKey, Workload
 
 FIRST_DELAY: Final = SECOND
 """Nanoseconds before the first attempt. Each failure doubles the delay."""
@@ -28,7 +28,7 @@ def needs_second_pass(workload: Workload) -> bool:
     is_over = workload.admitted or workload.evicted or workload.finished or not workload.active
     return (
         not is_over
-        and all(state is AdmissionCheckState.READY for _, state in checks)
+        and all(state is CheckState.READY for _, state in checks)
         and any(part.lacks_topology_assignment for part in admission.pod_set_assignments)
     )
 

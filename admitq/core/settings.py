@@ -88,7 +88,7 @@ class Gates:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CoreSettings:
     """Settings of the core.
 
     The controller names identify AdmissionChecks of MultiKueue and of ProvisioningRequests. Rules restrict

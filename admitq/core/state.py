@@ -20,7 +20,7 @@ from admitq.core.invariants import InvariantViolated
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queries import StateQueries
 from admitq.core.refreshes import discard_refreshes, take_refreshes
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.waiting.heads import Pause
 from admitq.core.world import DriverOptions, World
 
@@ -46,10 +46,10 @@ class AdmissionState:
     """
 
     def __init__(
-        self, settings: Settings | None = None, *, statuses: bool = True, cycles: bool = True
+        self, settings: CoreSettings | None = None, *, statuses: bool = True, cycles: bool = True
     ) -> None:
         driver = DriverOptions(writes_statuses=statuses, runs_cycles=cycles)
-        self._world = World(settings if settings is not None else Settings(), driver)
+        self._world = World(settings if settings is not None else CoreSettings(), driver)
         self.queries = StateQueries(self._world)
 
     # --- events and instructions ------------------------------------------------------------------

@@ -26,7 +26,7 @@ from admitq.core.refusals import Refusal
 from admitq.core.request_rules import RequestRulesByNamespace
 from admitq.core.reservations import Reservations
 from admitq.core.second_pass import SecondPasses, needs_second_pass
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.waiting.pending import PendingEntry, new_pending
 from admitq.core.waiting.wait_states import DEPARTED, DEQUEUED, ENQUEUED
 from admitq.core.waiting.waiting_queues import WaitingQueues
@@ -43,7 +43,7 @@ class DriverOptions(NamedTuple):
 class World:
     """The state of all queues. Only event handlers and cycles change it."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: CoreSettings = field(default_factory=CoreSettings)
     driver: DriverOptions = field(default_factory=DriverOptions)
     cluster_queues: dict[str, ClusterQueueEntry] = field(default_factory=dict[str, ClusterQueueEntry])
     local_queues: dict[ObjectKey, LocalQueueEntry] = field(default_factory=dict[ObjectKey, LocalQueueEntry])

@@ -17,7 +17,7 @@ from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change
+from admitq.runtime.store import ObjectChange
 
 log = logger(__name__)
 
@@ -68,7 +68,7 @@ class ChangeObserver:
         self._reports_transitions = reports_transitions
         self._recorder = recorder
 
-    def observe(self, resource: Resource, change: Change) -> None:
+    def observe(self, resource: Resource, change: ObjectChange) -> None:
         """Observe a change in a store, from a watch or from the answer to a write. Never raises.
 
         While a cycle runs, the core observes the change after the cycle.
@@ -77,7 +77,7 @@ class ChangeObserver:
         if resource == self._workload_resource and self._reports_transitions():
             self._report_transitions(change)
 
-    def _report_transitions(self, change: Change) -> None:
+    def _report_transitions(self, change: ObjectChange) -> None:
         if change.old is None:
             return
         versions = WorkloadVersions(change.old, change.new, self._clock())
@@ -87,14 +87,14 @@ class ChangeObserver:
             record_changed_reason(versions, self._recorder)
 
     @contextmanager
-    def _reading(self, change: Change) -> Generator[None]:
+    def _reading(self, change: ObjectChange) -> Generator[None]:
         """Log that a malformed Workload cannot be reported."""
         try:
             yield
         except READ_ERRORS as error:
             log.warning("workload transition not reported", workload=str(change.key), error=str(error))
 
-    def _report_to_core(self, resource: Resource, change: Change) -> None:
+    def _report_to_core(self, resource: Resource, change: ObjectChange) -> None:
         obj, key = change.object, ObjectKey(*change.key)
         if change.new is None:
             gone = self._recovery.forget_deleted(resource, obj)

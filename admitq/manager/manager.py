@@ -51,7 +51,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change, Store
+from admitq.runtime.store import ObjectChange, Store
 from admitq.translate.messages import EffectivePriority
 from admitq.translate.observations import observations
 from admitq.translate.priorities import read_priority_leniently
@@ -220,7 +220,7 @@ class Manager:
 
     # --- events -----------------------------------------------------------------------------------
 
-    def observe(self, resource: Resource, change: Change) -> None:
+    def observe(self, resource: Resource, change: ObjectChange) -> None:
         """Observe a change in a store, from a watch or from the answer to a write. Never raises."""
         self._observer.observe(resource, change)
 

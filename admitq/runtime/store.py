@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class ObjectChange:
     """A change of one object. All handlers share the objects, and must not modify them."""
 
     kind: Literal["added", "modified", "deleted"]
@@ -69,7 +69,7 @@ class Change:
 NAMELESS = Key("", "?")
 """The key of objects without a name."""
 
-Handler = Callable[[Change], object]
+Handler = Callable[[ObjectChange], object]
 Transform = Callable[[dict[str, Any]], dict[str, Any]]
 Index = Callable[[dict[str, Any]], Iterable[str]]
 
@@ -100,7 +100,7 @@ class _Tombstone:
     at: float
 
 
-class _Source(Enum):
+class _ChangeSource(Enum):
     EVENT = auto()
     LIST = auto()
     REWOUND_LIST = auto()
@@ -203,15 +203,15 @@ class Store:
         """Stop calling a handler."""
         self._handlers.remove(handler)
 
-    def upsert(self, obj: dict[str, Any]) -> Change | None:
+    def upsert(self, obj: dict[str, Any]) -> ObjectChange | None:
         """Store an object if it is newer, and call the handlers.
 
         For watch events and for the responses of our own writes alike; of the latter only those that the
         watch selects, because nothing else would ever take the others out.
         """
-        return self._upsert(obj, _Source.EVENT)
+        return self._upsert(obj, _ChangeSource.EVENT)
 
-    def remove(self, obj: dict[str, Any]) -> Change | None:
+    def remove(self, obj: dict[str, Any]) -> ObjectChange | None:
         """Remove a deleted object. ``obj`` is its last state."""
         try:
             key, uid, version = _identify(obj)
@@ -247,7 +247,7 @@ class Store:
         """Store one object of the list."""
         with contextlib.suppress(MalformedObject):  # _upsert quarantines it
             listing.seen.add(_key(obj))
-        self._upsert(obj, _Source.REWOUND_LIST if listing.rewound else _Source.LIST)
+        self._upsert(obj, _ChangeSource.REWOUND_LIST if listing.rewound else _ChangeSource.LIST)
 
     def finish_listing(self, listing: Listing) -> None:
         """Remove the objects that the list does not contain and that are not newer than the list."""
@@ -260,7 +260,7 @@ class Store:
             self._end_quarantine(key)
         self._complete_through = listing.resource_version
 
-    def _upsert(self, obj: dict[str, Any], source: "_Source") -> Change | None:
+    def _upsert(self, obj: dict[str, Any], source: "_ChangeSource") -> ObjectChange | None:
         key = NAMELESS
         version = ""
         try:
@@ -293,10 +293,12 @@ class Store:
         for name, value in indexed:
             self._indexes[name].setdefault(value, {})[key] = None
         old = None if entry is None else entry.data
-        return self._notify(Change("added" if entry is None else "modified", key, kept, old))
+        return self._notify(ObjectChange("added" if entry is None else "modified", key, kept, old))
 
-    def _is_news(self, key: Key, uid: str, version: str, entry: _Entry | None, source: "_Source") -> bool:
-        if source is _Source.REWOUND_LIST:
+    def _is_news(
+        self, key: Key, uid: str, version: str, entry: _Entry | None, source: "_ChangeSource"
+    ) -> bool:
+        if source is _ChangeSource.REWOUND_LIST:
             return True
         aside = self.quarantined.get(key)
         if aside is not None and aside.resource_version == version:
@@ -309,12 +311,12 @@ class Store:
         # Whatever lives at a version that was seen completely is here; this one is not, so it is gone.
         # Not so one that was set aside, and a list knows better than we.
         known_gone = _older(version, self._complete_through)
-        return source is _Source.LIST or aside is not None or not known_gone
+        return source is _ChangeSource.LIST or aside is not None or not known_gone
 
-    def _drop(self, key: Key, entry: _Entry) -> Change:
+    def _drop(self, key: Key, entry: _Entry) -> ObjectChange:
         del self._entries[key]
         self._unindex(key, entry)
-        return self._notify(Change("deleted", key, None, entry.data))
+        return self._notify(ObjectChange("deleted", key, None, entry.data))
 
     def _unindex(self, key: Key, entry: _Entry) -> None:
         for name, value in entry.indexed:
@@ -349,7 +351,7 @@ class Store:
             with self._errors.contain(ErrorPart.METRICS, self.resource):
                 self._on_quarantine(self.resource)
 
-    def _notify(self, change: Change) -> Change:
+    def _notify(self, change: ObjectChange) -> ObjectChange:
         for handler in self._handlers:
             try:
                 handler(change)

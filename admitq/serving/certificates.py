@@ -76,7 +76,7 @@ class Validity:
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class Authorities:
     """The authorities that all replicas share.
 
     Attributes:
@@ -197,8 +197,8 @@ def bundle_contains(bundle: bytes, certificate: bytes) -> bool:
 
 
 def next_authority(
-    current: Authority | None, now: int, *, name: str, distributed: bool, overlap: int = OVERLAP
-) -> Authority:
+    current: Authorities | None, now: int, *, name: str, distributed: bool, overlap: int = OVERLAP
+) -> Authorities:
     """Return the authorities as they should be now: the same value if nothing is due.
 
     One call takes one step. Repeated calls end in a state in which nothing is due.
@@ -211,7 +211,7 @@ def next_authority(
         overlap: the shortest time that an upcoming authority waits before it signs.
     """
     if current is None:
-        return Authority(make_authority(now, name=name))
+        return Authorities(make_authority(now, name=name))
     if current.previous and not validity(current.previous).contains(now):
         return replace(current, previous=b"")
     active = validity(current.active.certificate)
@@ -222,10 +222,10 @@ def next_authority(
             return replace(current, upcoming=None)
         waited = now - (waiting.not_before + BACKDATE)
         if (distributed and waited >= overlap) or not active.contains(now):
-            return Authority(upcoming, None, current.active.certificate)
+            return Authorities(upcoming, None, current.active.certificate)
         return current
     if not active.contains(now):
-        return Authority(make_authority(now, name=name))
+        return Authorities(make_authority(now, name=name))
     if active.is_renewal_due(now):
         return replace(current, upcoming=make_authority(now, name=name))
     return current
@@ -238,7 +238,7 @@ _UPCOMING_KEY: Final = "upcoming-ca.key"
 _PREVIOUS_CERTIFICATE: Final = "previous-ca.crt"
 
 
-def to_secret_data(authority: Authority) -> dict[str, str]:
+def to_secret_data(authority: Authorities) -> dict[str, str]:
     """Return the authorities as the ``data`` of a Secret."""
     values = {
         _ACTIVE_CERTIFICATE: authority.active.certificate,
@@ -250,7 +250,7 @@ def to_secret_data(authority: Authority) -> dict[str, str]:
     return {key: base64.b64encode(value).decode() for key, value in values.items() if value}
 
 
-def from_secret_data(data: Mapping[str, object]) -> Authority:
+def from_secret_data(data: Mapping[str, object]) -> Authorities:
     """Read the authorities from the ``data`` of a Secret.
 
     Raises:
@@ -266,7 +266,7 @@ def from_secret_data(data: Mapping[str, object]) -> Authority:
     previous = _decode(data, _PREVIOUS_CERTIFICATE) if _PREVIOUS_CERTIFICATE in data else b""
     if previous:
         validity(previous)
-    return Authority(active, upcoming, previous)
+    return Authorities(active, upcoming, previous)
 
 
 def _decode(data: Mapping[str, object], key: str) -> bytes:

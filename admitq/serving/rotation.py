@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving import certificates
-from admitq.serving.certificates import Authority, InvalidCertificate, KeyPair
+from admitq.serving.certificates import Authorities, InvalidCertificate, KeyPair
 from admitq.serving.tls import LiveCertificate
 
 log = logger(__name__)
@@ -208,7 +208,7 @@ class ManagedCertificates:
             if self.live.certificate is not None:
                 self._on_expiry("serving", certificates.validity(self.live.certificate).not_after)
 
-    async def _agree(self, *, distributed: bool) -> Authority:
+    async def _agree(self, *, distributed: bool) -> Authorities:
         """Take the steps that are due, and return the authorities that the replicas share."""
         namespace, name = self._secret
         for _ in range(ATTEMPTS):
@@ -227,7 +227,7 @@ class ManagedCertificates:
             f"Secret {namespace}/{name} changed {ATTEMPTS} times while it was being written"
         )
 
-    async def _write(self, secret: Mapping[str, Any] | None, authority: Authority) -> bool:
+    async def _write(self, secret: Mapping[str, Any] | None, authority: Authorities) -> bool:
         namespace, name = self._secret
         data = certificates.to_secret_data(authority)
         if secret is None:
@@ -242,7 +242,7 @@ class ManagedCertificates:
             )
         return await self._api.replace_secret({**secret, "data": data})
 
-    async def _distribute(self, authority: Authority) -> bool:
+    async def _distribute(self, authority: Authorities) -> bool:
         """Write the bundle into every target; return whether all of them exist and have it."""
         everywhere = True
         missing: list[BundleTarget] = []
@@ -268,7 +268,7 @@ class ManagedCertificates:
             log.info("certificate bundle written", target=str(target))
         return True
 
-    def _renew_leaf(self, authority: Authority) -> None:
+    def _renew_leaf(self, authority: Authorities) -> None:
         now = self._clock()
         shown = self.live.certificate
         if (
@@ -282,7 +282,7 @@ class ManagedCertificates:
         log.info("serving certificate renewed")
 
 
-def _authority_of(secret: Mapping[str, Any] | None) -> Authority | None:
+def _authority_of(secret: Mapping[str, Any] | None) -> Authorities | None:
     data = cast("Mapping[str, object]", (secret or {}).get("data") or {})
     if not data:
         return None

@@ -36,7 +36,7 @@ from admitq.core import events as happened
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import Admission, Instant, ObjectKey, QueueingStrategy, Workload
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
 from admitq.core.statuses import LocalQueueReason
 from admitq.core.waiting.heads import Pause
@@ -170,7 +170,7 @@ class Shadow:
         leeway: nanoseconds within which the order of changes does not matter.
     """
 
-    def __init__(self, settings: Settings, *, patience: Instant, leeway: Instant) -> None:
+    def __init__(self, settings: CoreSettings, *, patience: Instant, leeway: Instant) -> None:
         self._settings = settings
         self._state = AdmissionState(replace(settings, requeue_batch_period=0), statuses=False)
         self._patience = patience

@@ -11,7 +11,7 @@ import orjson
 
 from admitq.core.events import Event
 from admitq.core.model import ObjectKey
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.integrations.base import Integration
 from admitq.simulator import arrivals
 from admitq.simulator.distributions import Draw, create_random_stream, create_sampler
@@ -69,7 +69,7 @@ class SimulationPlan:
     description: str
     seed: int
     until: Nanoseconds | None
-    settings: Settings
+    settings: CoreSettings
     how: ReadOptions
     names: Names
     start: list[Event]
@@ -136,11 +136,11 @@ def read(
     )
 
 
-def _configured(files: Files) -> tuple[Settings, ReadOptions, tuple[Integration, ...]]:
+def _configured(files: Files) -> tuple[CoreSettings, ReadOptions, tuple[Integration, ...]]:
     """Return the settings of the configuration file; the defaults without one."""
     document, names = files.configuration, files.names
     if document is None:
-        settings = Settings(
+        settings = CoreSettings(
             multikueue_controller=names.multikueue_controller,
             provisioning_controller=names.provisioning_controller,
         )
@@ -180,7 +180,7 @@ def _configuration_problem(document: Document, line: str) -> Problem:
 class _Reader:
     files: Files
     manifests: Manifests
-    settings: Settings
+    settings: CoreSettings
     how: ReadOptions
     seed: int
     _translation: Translation = field(init=False)

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 from admitq.core.events import Event, WorkloadChanged, WorkloadDeleted
 from admitq.core.instructions import Preempt, PreemptionReason, ReserveQuota
-from admitq.core.model import AdmissionCheckState, Instant, ObjectKey
+from admitq.core.model import CheckState, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.simulator.clock import VirtualClock
 from admitq.simulator.course import RemainingWork, SimulatedWorkload, revise_workload
@@ -116,9 +116,7 @@ class SimulatedWorkloads:
         delay = course.source.ready_after(course.source.chance)
         course.workload = revise_workload(
             course.workload,
-            admission_checks=tuple(
-                sorted((rule.name, AdmissionCheckState.READY) for rule in spec.admission_checks)
-            ),
+            admission_checks=tuple(sorted((rule.name, CheckState.READY) for rule in spec.admission_checks)),
             admitted=True,
             pods_ready=not delay,
         )

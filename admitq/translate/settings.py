@@ -8,11 +8,11 @@ from typing import Final
 from admitq.core.settings import (
     DEFAULT_HALF_LIFE,
     AdmissionFairSharing,
+    CoreSettings,
     FairSharing,
     Gates,
     PreemptionStrategy,
     Resources,
-    Settings,
     Transformation,
     TransformationOutput,
 )
@@ -38,11 +38,11 @@ CORE_GATES: Final = {
 """The feature gates on which decisions depend, by their names in the core."""
 
 
-def configured_core_settings(configuration: Configuration, gates: FeatureGates) -> Settings:
+def configured_core_settings(configuration: Configuration, gates: FeatureGates) -> CoreSettings:
     """Return the settings of the core."""
     names = configuration.names
     wait = configured_pods_ready(configuration, gates)
-    return Settings(
+    return CoreSettings(
         multikueue_controller=names.multikueue_controller,
         provisioning_controller=names.provisioning_controller,
         fair_sharing=_fair_sharing(configuration.fair_sharing),

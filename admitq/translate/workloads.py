@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any
 
-from admitq.core.model import AdmissionCheckState, Instant, ObjectKey, PodSet, ResourceProblem, Workload
+from admitq.core.model import CheckState, Instant, ObjectKey, PodSet, ResourceProblem, Workload
 from admitq.integrations.admission_gates import list_holding_gates
 from admitq.translate.admissions import read_admission, read_admission_leniently
 from admitq.translate.enum_values import read_value_of
@@ -152,10 +152,8 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
             sorted(
                 (
                     require_text(item["name"], "status.admissionChecks"),
-                    read_value_of(
-                        AdmissionCheckState, item["state"], f"status.admissionChecks[{index}].state"
-                    )
-                    or AdmissionCheckState.PENDING,
+                    read_value_of(CheckState, item["state"], f"status.admissionChecks[{index}].state")
+                    or CheckState.PENDING,
                 )
                 for index, item in enumerate(
                     require_list(status.get("admissionChecks"), "status.admissionChecks")

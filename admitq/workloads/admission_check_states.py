@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from admitq.core.model import AdmissionCheckState
+from admitq.core.model import CheckState
 from admitq_api.conditions import format_time, truncate
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -27,7 +27,7 @@ class AdmissionCheckReport:
     """
 
     name: str
-    state: AdmissionCheckState
+    state: CheckState
     message: str = ""
     since: str = ""
     pod_set_updates: tuple[JsonObject, ...] = ()

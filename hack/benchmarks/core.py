@@ -18,7 +18,7 @@ from typing import Final
 from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Workload
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
 from benchmarks import core_crowds, core_simulations, core_stretches
 from benchmarks.core_driver import Driver
@@ -270,7 +270,7 @@ def _stretches(effort: Effort) -> Report:
     queues, pending = max(4, round(1000 * effort.scale)), round(50_000 * effort.scale)
     waiting = max(4, round(20_000 * effort.scale))
     cases = {
-        "reclaim": lambda: core_stretches.longest_stretch(queues, pending, Settings()),
+        "reclaim": lambda: core_stretches.longest_stretch(queues, pending, CoreSettings()),
         "reclaim_fair": lambda: core_stretches.longest_stretch(queues, pending, core_crowds.FAIR),
         "release": lambda: core_stretches.longest_stretch_of_release(waiting),
     }

@@ -12,11 +12,11 @@ from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, PreemptionPolicy
 from admitq.core.requests import template_requesting
-from admitq.core.settings import FairSharing, Settings
+from admitq.core.settings import CoreSettings, FairSharing
 from admitq.core.state import AdmissionState
 from benchmarks.core_worlds import CPU, MeasurementFailed, Setting, new_state, pod_sets, running, workload
 
-FAIR = Settings(fair_sharing=FairSharing())
+FAIR = CoreSettings(fair_sharing=FairSharing())
 """Settings with which shares decide over preemption."""
 
 _RECLAIM = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.ANY)
@@ -31,7 +31,7 @@ def _milliseconds(call: Callable[[], object]) -> float:
     return (time.process_time() - began) * 1000
 
 
-def reclaim(queues: int, settings: Settings | None = None) -> tuple[float, float]:
+def reclaim(queues: int, settings: CoreSettings | None = None) -> tuple[float, float]:
     """Measure a cycle in which half of the ClusterQueues of a cohort reclaim their quota from the other half.
 
     Each ClusterQueue of the other half runs 20 workloads of 2 CPUs, twice its quota.

@@ -13,7 +13,7 @@ from admitq.core.events import ClusterQueueChanged, CyclesRequested, Event, Work
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, PreemptionPolicy, Workload
 from admitq.core.requests import template_requesting
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
 from admitq.manager.deferred_work import DeferredWork
 from admitq.manager.event_loop_blocking import BlockingTimer
@@ -86,7 +86,7 @@ def _waiting(queues: int, count: int) -> Iterator[Workload]:
         yield workload(f"w-{number:06}", queue, pods, -1, 1000 + number)
 
 
-async def _crowd(queues: int, pending: int, settings: Settings) -> float:
+async def _crowd(queues: int, pending: int, settings: CoreSettings) -> float:
     setting = Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM)
     driver = _Driver(new_state(setting, settings))
     held: list[tuple[Workload, int]] = []
@@ -134,7 +134,7 @@ async def _release(waiting: int) -> float:
     return driver.stretches.longest_seconds
 
 
-def longest_stretch(queues: int, pending: int, settings: Settings) -> float:
+def longest_stretch(queues: int, pending: int, settings: CoreSettings) -> float:
     """Return the longest stretch, in milliseconds, when queues reclaim quota and workloads wait.
 
     Half of the ClusterQueues reclaim their quota from the other half, which runs 20 workloads of 2 CPUs,

@@ -26,7 +26,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.requests import template_requesting
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
 
 
@@ -104,7 +104,7 @@ def cluster_queues(setting: Setting) -> Iterator[ClusterQueue]:
         )
 
 
-def new_state(setting: Setting, settings: Settings | None = None) -> AdmissionState:
+def new_state(setting: Setting, settings: CoreSettings | None = None) -> AdmissionState:
     """Return a state that has observed everything except workloads."""
     state = AdmissionState(settings)
     events: list[Event] = [NamespaceChanged(_NAMESPACE, ()), ResourceFlavorChanged(ResourceFlavor(FLAVOR))]

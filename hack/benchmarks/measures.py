@@ -7,7 +7,7 @@ from typing import Any
 from localcluster.processes import Usage
 
 
-class Level:
+class AmountOverTime:
     """An amount that changes at known instants: its mean over time and its peak."""
 
     def __init__(self) -> None:

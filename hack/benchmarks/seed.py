@@ -21,10 +21,10 @@ from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
-from admitq.runtime.store import Change, Store
+from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Watcher
 from admitq_api.labels import Names, names_for
-from benchmarks.measures import Level, percentile, usage_by_process
+from benchmarks.measures import AmountOverTime, percentile, usage_by_process
 from localcluster import processes
 from localcluster.cluster import LocalCluster, reclaim_orphans, to_stderr
 from localcluster.installation import Installation
@@ -196,8 +196,8 @@ class _Harness:
         self._names = names
         self._random = random.Random(plan.seed)  # noqa: S311 - run times, not secrets
         self._jobs: dict[str, _Job] = {}
-        self._running = Level()
-        self._pending = Level()
+        self._running = AmountOverTime()
+        self._pending = AmountOverTime()
         self._outcomes = {"done": 0, "failed": 0}
         self._raises = Raises(client, plan, names)
         self._over = asyncio.Event()
@@ -267,7 +267,7 @@ class _Harness:
         }
 
     def _watcher(
-        self, resource: Resource, handler: Callable[[Change], None], field_selector: str | None = None
+        self, resource: Resource, handler: Callable[[ObjectChange], None], field_selector: str | None = None
     ) -> Watcher:
         return Watcher(
             self._client,
@@ -292,7 +292,7 @@ class _Harness:
             for _ in range(_SUBMITTERS):
                 group.create_task(submit())
 
-    def _job_changed(self, change: Change) -> None:
+    def _job_changed(self, change: ObjectChange) -> None:
         self._raises.job_changed(change)
         job = self._jobs.get(change.key.name)
         if job is None or change.new is None:
@@ -309,7 +309,7 @@ class _Harness:
                 if sum(self._outcomes.values()) == self._plan.jobs:
                     self._over.set()
 
-    def _running_changed(self, change: Change) -> None:
+    def _running_changed(self, change: ObjectChange) -> None:
         now = time.monotonic()
         pod = change.object
         job = self._jobs.get(pod["metadata"]["labels"].get("batch.kubernetes.io/job-name", ""))
@@ -327,7 +327,7 @@ class _Harness:
             job.released = True
             self._release(job)
 
-    def _unbound_changed(self, change: Change) -> None:
+    def _unbound_changed(self, change: ObjectChange) -> None:
         by = {"added": +1, "modified": 0, "deleted": -1}[change.kind]
         self._pending.change(by, time.monotonic())
 
@@ -389,7 +389,7 @@ class Raises:
             for _ in range(_RAISERS):
                 group.create_task(raise_some())
 
-    def job_changed(self, change: Change) -> None:
+    def job_changed(self, change: ObjectChange) -> None:
         """Process a change of any Job."""
         name, new = change.key.name, change.new
         if name not in self._running or new is None:

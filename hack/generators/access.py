@@ -80,7 +80,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class UserRole:
     """A ClusterRole for users: its rules, and the roles that it is aggregated to."""
 
     name: str
@@ -325,13 +325,13 @@ CUSTOM_AUDIENCE = Audience(
 """The same for each custom job kind."""
 
 
-def roles(audiences: tuple[Audience, ...]) -> list[Role]:
+def roles(audiences: tuple[Audience, ...]) -> list[UserRole]:
     """Return an editor role and a viewer role for each kind."""
-    listed: list[Role] = []
+    listed: list[UserRole] = []
     for kind in audiences:
         status = (Rule((kind.group,), (f"{kind.plural}/status",), ("get",)),) if kind.has_status else ()
         edit = (Rule((kind.group,), (kind.plural,), EDIT), *status)
         view = (Rule((kind.group,), (kind.plural,), READ), *status)
-        listed.append(Role(f"{kind.kind}-editor-role", edit, kind.editors, kind.frameworks))
-        listed.append(Role(f"{kind.kind}-viewer-role", view, kind.viewers, kind.frameworks))
+        listed.append(UserRole(f"{kind.kind}-editor-role", edit, kind.editors, kind.frameworks))
+        listed.append(UserRole(f"{kind.kind}-viewer-role", view, kind.viewers, kind.frameworks))
     return listed

@@ -19,7 +19,7 @@ COMPONENTS = ("manager", "webhook")
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-class Permission(NamedTuple):
+class AllowedVerb(NamedTuple):
     """A verb on a resource that a rule allows."""
 
     group: str
@@ -35,7 +35,7 @@ class Call:
     """A call in the audit log."""
 
     user: str
-    permission: Permission
+    permission: AllowedVerb
     target: str
     allowed: bool
     asked: str = ""
@@ -56,17 +56,17 @@ def calls(lines: Iterable[str]) -> Iterator[Call]:
         is_denied = "validation.policy.admission.k8s.io/validation_failure" in notes
         yield Call(
             user=event.get("user", {}).get("username", ""),
-            permission=Permission(about.get("apiGroup", ""), resource, event["verb"]),
+            permission=AllowedVerb(about.get("apiGroup", ""), resource, event["verb"]),
             target="/".join(filter(None, (about.get("namespace"), about.get("name")))),
             allowed=notes.get("authorization.k8s.io/decision") != "forbid" and not is_denied,
             asked=unquote(event.get("requestURI", "")),
         )
 
 
-def permissions(rules: Iterable[Mapping[str, Any]]) -> set[Permission]:
+def permissions(rules: Iterable[Mapping[str, Any]]) -> set[AllowedVerb]:
     """Return the single permissions of a role's rules."""
     return {
-        Permission(group, resource, verb)
+        AllowedVerb(group, resource, verb)
         for rule in rules
         for group in rule.get("apiGroups") or ()
         for resource in rule.get("resources") or ()
@@ -92,7 +92,7 @@ def foreign(made: Iterable[Call], group: str) -> list[str]:
     )
 
 
-def unused(granted: set[Permission], made: Iterable[Call]) -> list[str]:
+def unused(granted: set[AllowedVerb], made: Iterable[Call]) -> list[str]:
     """Return a line for each permission that no call needed."""
     return sorted(str(one) for one in granted - {call.permission for call in made if call.allowed})
 

@@ -12,7 +12,7 @@ class NodeOptionError(Exception):
 
 
 @dataclass(frozen=True)
-class Taint:
+class NodeTaint:
     """A node taint; the effect is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
@@ -41,7 +41,7 @@ class NodePool:
     pods: int = 110
     prefix: str = "node"
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
     resources: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> list[str]:
@@ -77,7 +77,7 @@ def parse_label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def parse_taint(text: str) -> Taint:
+def parse_taint(text: str) -> NodeTaint:
     """Parse a taint of the form `key=value:Effect` or `key:Effect`, as for kubectl.
 
     Raises:
@@ -90,7 +90,7 @@ def parse_taint(text: str) -> Taint:
             f"{text!r} does not have the form key=value:Effect "
             "with the effect NoSchedule, PreferNoSchedule or NoExecute"
         )
-    return Taint(key, value, effect)
+    return NodeTaint(key, value, effect)
 
 
 def _node(name: str, pool: NodePool) -> dict[str, Any]:

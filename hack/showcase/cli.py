@@ -17,7 +17,7 @@ from localcluster import ClusterError, LocalCluster, NodePool, processes
 from localcluster.api import Api, ApiFailure
 from localcluster.cluster import reclaim_orphans, to_stderr
 from localcluster.installation import Installation, InstallationError
-from localcluster.nodes import Taint
+from localcluster.nodes import NodeTaint
 from showcase import samples
 from showcase.progress import JobProgress, read_jobs, read_queues
 from showcase.view import Story, live_view
@@ -34,7 +34,7 @@ _POOLS = (
         memory="16Gi",
         prefix="spot",
         labels={"example.com/pool": "spot"},
-        taints=(Taint("example.com/spot", "true", "NoSchedule"),),
+        taints=(NodeTaint("example.com/spot", "true", "NoSchedule"),),
     ),
 )
 

@@ -9,7 +9,7 @@ from admitq_api.labels import Names
 from localcluster.api import Api
 
 
-class Stage(StrEnum):
+class JobStage(StrEnum):
     """The stage of a Job."""
 
     HELD = "held"
@@ -21,7 +21,7 @@ class Stage(StrEnum):
     @property
     def over(self) -> bool:
         """Whether the Job is in its last stage."""
-        return self in {Stage.FINISHED, Stage.FAILED}
+        return self in {JobStage.FINISHED, JobStage.FAILED}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class JobProgress:
     """
 
     name: str
-    stage: Stage
+    stage: JobStage
     ready: int
     pods: int
     flavors: tuple[str, ...]
@@ -98,20 +98,20 @@ def _job(job: dict[str, Any], workload: dict[str, Any] | None) -> JobProgress:
     assignments = own.get("admission", {}).get("podSetAssignments", [])
     flavors = dict.fromkeys(flavor for entry in assignments for flavor in entry.get("flavors", {}).values())
     if "Complete" in true:
-        stage = Stage.FINISHED
+        stage = JobStage.FINISHED
     elif "Failed" in true:
-        stage = Stage.FAILED
+        stage = JobStage.FAILED
     elif job["spec"].get("suspend"):
-        stage = Stage.HELD
+        stage = JobStage.HELD
     else:
-        stage = Stage.RUNNING if status.get("ready") or status.get("succeeded") else Stage.ADMITTED
+        stage = JobStage.RUNNING if status.get("ready") or status.get("succeeded") else JobStage.ADMITTED
     return JobProgress(
         name=f"{job['metadata']['namespace']}/{job['metadata']['name']}",
         stage=stage,
         ready=status.get("ready") or 0,
         pods=job["spec"].get("parallelism", 1),
         flavors=tuple(flavors),
-        reason=_why_held(own) if stage is Stage.HELD else "",
+        reason=_why_held(own) if stage is JobStage.HELD else "",
     )
 
 

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from rich.console import Group
 from rich.table import Table
 
-from showcase.progress import FlavorUse, JobProgress, QueueProgress, Stage
+from showcase.progress import FlavorUse, JobProgress, JobStage, QueueProgress
 
 _STYLES = {
-    Stage.HELD: "yellow",
-    Stage.ADMITTED: "cyan",
-    Stage.RUNNING: "green",
-    Stage.FINISHED: "dim",
-    Stage.FAILED: "red",
+    JobStage.HELD: "yellow",
+    JobStage.ADMITTED: "cyan",
+    JobStage.RUNNING: "green",
+    JobStage.FINISHED: "dim",
+    JobStage.FAILED: "red",
 }
 
 
@@ -56,15 +56,15 @@ class Story:
 def _sentence(job: JobProgress) -> str:
     flavor = f" on {', '.join(job.flavors)}" if job.flavors else ""
     match job.stage:
-        case Stage.HELD:
+        case JobStage.HELD:
             return f"held: {job.reason}" if job.reason else "held"
-        case Stage.ADMITTED:
+        case JobStage.ADMITTED:
             return f"admitted{flavor}"
-        case Stage.RUNNING:
+        case JobStage.RUNNING:
             return f"running{flavor}, {job.ready} of {job.pods} pods ready"
-        case Stage.FINISHED:
+        case JobStage.FINISHED:
             return "finished"
-        case Stage.FAILED:
+        case JobStage.FAILED:
             return "failed"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change, Store
+from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Watcher
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
@@ -78,7 +78,7 @@ async def record_versions(stage: Stage, resource: Resource | None = None) -> Asy
     """Record the versions of the Workloads of a stage, or of objects of another kind, within a block."""
     record = Record()
 
-    def keep(change: Change) -> None:
+    def keep(change: ObjectChange) -> None:
         if change.new is not None:
             record.versions.append(change.new)
 

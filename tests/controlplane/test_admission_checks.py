@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.core.model import AdmissionCheckState
+from admitq.core.model import CheckState
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.workloads.admission_check_states import AdmissionCheckReport
@@ -60,7 +60,7 @@ async def condition(stage: Stage, type_: str) -> tuple[str, str, str]:
 
 
 def ready(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
-    return AdmissionCheckReport(check["name"], AdmissionCheckState.READY, "fine")
+    return AdmissionCheckReport(check["name"], CheckState.READY, "fine")
 
 
 def undecided(_: dict[str, Any], check: Any) -> None:
@@ -72,7 +72,7 @@ def first_report(first: AdmissionCheckReport) -> Judge:
 
     def judge(workload: dict[str, Any], check: Any) -> AdmissionCheckReport:
         was_evicted = check["message"].startswith("Reset to Pending") or check["state"] == "Ready"
-        return AdmissionCheckReport(check["name"], AdmissionCheckState.READY) if was_evicted else first
+        return AdmissionCheckReport(check["name"], CheckState.READY) if was_evicted else first
 
     return judge
 
@@ -96,9 +96,7 @@ async def test_pending_check_holds_quota_and_reports_its_message(
 ) -> None:
     await queues(stage, "a")
     start_controller(
-        lambda _, check: AdmissionCheckReport(
-            check["name"], AdmissionCheckState.PENDING, "nodes in 5 minutes"
-        )
+        lambda _, check: AdmissionCheckReport(check["name"], CheckState.PENDING, "nodes in 5 minutes")
     )
     await stage.job()
     await stage.until_event("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('a')}: nodes in 5 minutes")
@@ -119,9 +117,7 @@ async def test_workload_is_requeued_at_once_when_retry_check_sets_no_delay(
     stage: Stage, start_controller: StartCheckController
 ) -> None:
     await queues(stage, "a")
-    start_controller(
-        first_report(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, "no nodes"))
-    )
+    start_controller(first_report(AdmissionCheckReport(stage.own("a"), CheckState.RETRY, "no nodes")))
     await stage.job()
     await stage.until_running()
     workload = await stage.workload()
@@ -143,7 +139,7 @@ async def test_workload_is_requeued_after_the_delay_of_its_retry_check(
 ) -> None:
     await queues(stage, "a")
     start_controller(
-        first_report(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, requeue_after_seconds=3))
+        first_report(AdmissionCheckReport(stage.own("a"), CheckState.RETRY, requeue_after_seconds=3))
     )
     async with record_versions(stage) as record:
         await stage.job()
@@ -172,20 +168,20 @@ async def test_running_job_is_restarted_when_its_check_becomes_retry(
     stage: Stage, start_controller: StartCheckController
 ) -> None:
     await queues(stage, "a")
-    answers: dict[str, AdmissionCheckState] = {"first": AdmissionCheckState.READY}
+    answers: dict[str, CheckState] = {"first": CheckState.READY}
 
     def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
         updates = ({"name": "main", "nodeSelector": {"example.com/n": str(check.get("retryCount", 0))}},)
-        state = answers["first"] if not check.get("retryCount") else AdmissionCheckState.READY
+        state = answers["first"] if not check.get("retryCount") else CheckState.READY
         return AdmissionCheckReport(
-            check["name"], state, pod_set_updates=updates if state == AdmissionCheckState.READY else ()
+            check["name"], state, pod_set_updates=updates if state == CheckState.READY else ()
         )
 
     controller = start_controller(judge)
     await stage.job()
     await stage.until_running()
     assert (await stage.get(JOBS, "j"))["spec"]["template"]["spec"]["nodeSelector"] == {"example.com/n": "0"}
-    answers["first"] = AdmissionCheckState.RETRY
+    answers["first"] = CheckState.RETRY
     controller.requeue_workloads()
 
     async def suspend_and_node_selector() -> Any:
@@ -199,9 +195,7 @@ async def test_rejected_check_deactivates_workload_until_it_is_reactivated(
     stage: Stage, start_controller: StartCheckController
 ) -> None:
     await queues(stage, "a")
-    start_controller(
-        first_report(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.REJECTED, "too big"))
-    )
+    start_controller(first_report(AdmissionCheckReport(stage.own("a"), CheckState.REJECTED, "too big")))
     await stage.job()
     await stage.until_condition("QuotaReserved", "Deactivated")
     workload = await stage.workload()
@@ -248,7 +242,7 @@ async def test_workload_is_deactivated_when_checks_are_both_rejected_and_retry(
         retried = check["name"] == stage.own("a")
         message = "why" if check["name"] == stage.own("b") else ""
         return AdmissionCheckReport(
-            check["name"], AdmissionCheckState.RETRY if retried else AdmissionCheckState.REJECTED, message
+            check["name"], CheckState.RETRY if retried else CheckState.REJECTED, message
         )
 
     start_controller(judge)
@@ -298,7 +292,7 @@ def updating(stage: Stage, updates: dict[str, dict[str, Any]]) -> Judge:
 
     def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
         update = {"name": "main", **by_name[check["name"]]}
-        return AdmissionCheckReport(check["name"], AdmissionCheckState.READY, pod_set_updates=(update,))
+        return AdmissionCheckReport(check["name"], CheckState.READY, pod_set_updates=(update,))
 
     return judge
 

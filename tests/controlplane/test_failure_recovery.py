@@ -11,7 +11,7 @@ from admitq_api.conditions import format_time
 from admitq_api.json_objects import value_at
 from localcluster import nodes
 from localcluster.installation import Installation
-from localcluster.nodes import NodePool, Taint
+from localcluster.nodes import NodePool, NodeTaint
 from tests.controlplane.pods_of_jobs import until_pods_exist
 from tests.controlplane.stage import Stage, condition_of
 
@@ -30,7 +30,7 @@ async def node(stage: Stage, admitq_running: Installation) -> AsyncGenerator[str
 
 def create_node(installation: Installation, prefix: str) -> str:
     """Create a node with a taint that pods of this story tolerate, and return its name."""
-    pool = NodePool(count=1, prefix=prefix, taints=(Taint(ONLY, "", "NoSchedule"),))
+    pool = NodePool(count=1, prefix=prefix, taints=(NodeTaint(ONLY, "", "NoSchedule"),))
     with installation.cluster.api() as api:
         nodes.create(api, pool)
     return pool.names()[0]

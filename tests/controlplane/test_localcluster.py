@@ -15,7 +15,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.resources import JOBS, NODES, PODS, SERVICE_ACCOUNTS
 from localcluster import cli, processes
 from localcluster.cluster import ClusterError, LocalCluster, reclaim_orphans
-from localcluster.nodes import NodeOptionError, NodePool, Taint, parse_taint
+from localcluster.nodes import NodeOptionError, NodePool, NodeTaint, parse_taint
 from localcluster.waiting import eventually
 
 StartCluster = Callable[..., LocalCluster]
@@ -161,7 +161,7 @@ async def test_audit_log_has_calls_of_service_accounts_but_not_of_components(
 async def test_two_clusters_have_different_ports_and_objects(
     private_cluster: StartCluster, connect: Callable[[LocalCluster], Any]
 ):
-    taint = Taint("spot", "true", "NoSchedule")
+    taint = NodeTaint("spot", "true", "NoSchedule")
     pool = NodePool(
         count=1, prefix="spot", labels={"pool": "spot"}, taints=(taint,), resources={"example.com/gpu": "8"}
     )
@@ -256,11 +256,11 @@ def test_invalid_cluster_name_is_refused(name: str):
 @pytest.mark.parametrize(
     ("text", "taint"),
     [
-        ("spot=true:NoSchedule", Taint("spot", "true", "NoSchedule")),
-        ("spot:NoExecute", Taint("spot", "", "NoExecute")),
+        ("spot=true:NoSchedule", NodeTaint("spot", "true", "NoSchedule")),
+        ("spot:NoExecute", NodeTaint("spot", "", "NoExecute")),
     ],
 )
-def test_taint_in_the_format_of_kubectl_is_parsed(text: str, taint: Taint):
+def test_taint_in_the_format_of_kubectl_is_parsed(text: str, taint: NodeTaint):
     assert parse_taint(text) == taint
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from admitq.core.model import AdmissionCheckState
+from admitq.core.model import CheckState
 from admitq.runtime.resources import JOBS
 from admitq.workloads.admission_check_states import AdmissionCheckReport
 from admitq_api.conditions import Reason
@@ -309,7 +309,7 @@ async def test_jobs_in_every_state_survive_stopped_deleted_and_changed_queues(
 
     def judge(workload: dict[str, Any], check: Any) -> AdmissionCheckReport | None:
         name = owner_of(workload) or workload["metadata"]["name"]
-        return AdmissionCheckReport(check["name"], AdmissionCheckState.READY) if name in checked else None
+        return AdmissionCheckReport(check["name"], CheckState.READY) if name in checked else None
 
     controller = start_controller(judge)
     spec = {"controllerName": controller_of(stage)}

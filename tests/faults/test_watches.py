@@ -15,7 +15,7 @@ from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import CONFIG_MAPS, Resource
-from admitq.runtime.store import Change, Store
+from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.transport import ApiCall
 from admitq.runtime.watcher import Outcome, Watcher, WatchTiming
 from admitq_api.labels import names_for
@@ -48,7 +48,7 @@ class WatchedStore:
     store: Store
     client: Client
     namespace: str
-    changes: list[Change] = field(default_factory=list[Change])
+    changes: list[ObjectChange] = field(default_factory=list[ObjectChange])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
 
     def values(self) -> dict[str, str]:

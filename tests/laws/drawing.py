@@ -13,8 +13,8 @@ from admitq.core.model import (
     SECOND,
     AdmissionCheck,
     AdmissionCheckRule,
-    AdmissionCheckState,
     BorrowWithinCohort,
+    CheckState,
     ClusterQueue,
     ClusterQueuePreemption,
     Cohort,
@@ -49,11 +49,11 @@ from admitq.core.model import (
 )
 from admitq.core.settings import (
     AdmissionFairSharing,
+    CoreSettings,
     FairSharing,
     Gates,
     PreemptionStrategy,
     Resources,
-    Settings,
     Transformation,
     TransformationOutput,
 )
@@ -162,9 +162,9 @@ class Draw(random.Random):
 
     # --- configuration ----------------------------------------------------------------------------
 
-    def settings(self) -> Settings:
+    def settings(self) -> CoreSettings:
         """Draw a configuration."""
-        return Settings(
+        return CoreSettings(
             fair_sharing=FairSharing(self.choice(_STRATEGIES)) if self.chance(0.4) else None,
             admission_fair_sharing=self.admission_fair_sharing() if self.chance(0.25) else None,
             resources=self.resources(),
@@ -402,7 +402,7 @@ class Draw(random.Random):
             self.pod_sets(),
             self.choice((0, 0, 1, 2, 3)),
             has_closed_preemption_gate=self.chance(0.04),
-            admission_checks=(("check", AdmissionCheckState.READY), ("other", AdmissionCheckState.READY))
+            admission_checks=(("check", CheckState.READY), ("other", CheckState.READY))
             if self.chance(0.5)
             else (),
             resource_problems=(ResourceProblem("f", "d"),) if self.chance(0.01) else (),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from admitq.core import events as happened
-from admitq.core.model import SECOND, AdmissionCheck, AdmissionCheckState, ResourceProblem, StopPolicy
+from admitq.core.model import SECOND, AdmissionCheck, CheckState, ResourceProblem, StopPolicy
 from tests.laws.drawing import (
     CHECKS,
     COHORTS,
@@ -64,9 +64,9 @@ def change_workload(player: Player, draw: Draw) -> None:
     checks = draw.choice(
         (
             (),
-            (("check", AdmissionCheckState.READY),),
-            (("check", AdmissionCheckState.RETRY),),
-            (("other", AdmissionCheckState.REJECTED),),
+            (("check", CheckState.READY),),
+            (("check", CheckState.RETRY),),
+            (("other", CheckState.REJECTED),),
         )
     )
     pending = workload.admission is None
@@ -216,7 +216,7 @@ def evict(player: Player, draw: Draw) -> None:
                 {"active": False},
                 {"requeue_blocked": True},
                 {"requeue_at": player.now + draw.randrange(1, 5) * SECOND},
-                {"admission_checks": (("check", AdmissionCheckState.RETRY),)},
+                {"admission_checks": (("check", CheckState.RETRY),)},
             )
         )
         player.observe_workload(workload, evicted=True, evicted_at=player.now // SECOND * SECOND, **changes)
@@ -240,7 +240,7 @@ def pass_checks(player: Player, draw: Draw) -> None:
     """Outstanding checks become ready, and workloads that hold quota are admitted."""
     for key in player.workloads_with_quota(lambda workload: not workload.admitted and not workload.evicted):
         if draw.chance(0.6):
-            ready = tuple((name, AdmissionCheckState.READY) for name in CHECKS)
+            ready = tuple((name, CheckState.READY) for name in CHECKS)
             player.observe_workload(player.observed.workloads[key], admitted=True, admission_checks=ready)
 
 
@@ -256,7 +256,7 @@ def leave_places_open(player: Player, draw: Draw) -> None:
                 workload,
                 admitted=is_open,
                 admission=replace(workload.admission, pod_set_assignments=changed),
-                admission_checks=tuple((name, AdmissionCheckState.READY) for name in CHECKS),
+                admission_checks=tuple((name, CheckState.READY) for name in CHECKS),
             )
 
 

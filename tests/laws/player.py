@@ -34,7 +34,7 @@ from admitq.core.instructions import (
     ReserveQuota,
 )
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
 from tests.laws.comparison import check_second_passes, compare_cycle
 from tests.laws.heads import local_queue_usage, record_cycles
@@ -83,7 +83,7 @@ class Attempts:
 class Player:
     """Plays one history."""
 
-    def __init__(self, settings: Settings, *, crowded: bool, watches_statuses: bool) -> None:
+    def __init__(self, settings: CoreSettings, *, crowded: bool, watches_statuses: bool) -> None:
         self.crowded = crowded
         self.watches_statuses = watches_statuses
         self.core = AdmissionState(settings)

@@ -20,7 +20,7 @@ from admitq.core.model import (
     ResourceQuota,
     Workload,
 )
-from admitq.core.settings import AdmissionFairSharing, Settings
+from admitq.core.settings import AdmissionFairSharing, CoreSettings
 from tests.laws.drawing import asking
 from tests.laws.history import ELASTIC, find_failure, generate, play, report
 from tests.laws.player import Player
@@ -93,7 +93,7 @@ def test_histories_of_one_seed_are_equal() -> None:
 
 def test_local_queues_are_known_while_admission_waits_for_pods() -> None:
     player = Player(
-        Settings(admission_fair_sharing=AdmissionFairSharing(), block_admission=True),
+        CoreSettings(admission_fair_sharing=AdmissionFairSharing(), block_admission=True),
         crowded=False,
         watches_statuses=False,
     )

@@ -11,8 +11,8 @@ from admitq.core.model import (
     Admission,
     AdmissionCheck,
     AdmissionCheckRule,
-    AdmissionCheckState,
     BorrowWithinCohort,
+    CheckState,
     ClusterQueue,
     ClusterQueuePreemption,
     Cohort,
@@ -41,7 +41,7 @@ from admitq.core.model import (
     Toleration,
     Workload,
 )
-from admitq.core.settings import FairSharing, Settings
+from admitq.core.settings import CoreSettings, FairSharing
 from tests.laws.drawing import asking, exact
 from tests.laws.waking_objects import F1, NOW, TEAM, TO_A, WAITING, Case, waiting
 
@@ -81,7 +81,7 @@ def holding(amount: int = 2, in_queue: str = "a", **changes: Any) -> Workload:
     return replace(plain, **changes)
 
 
-FAIR = Settings(fair_sharing=FairSharing())
+FAIR = CoreSettings(fair_sharing=FairSharing())
 
 SHARED = queue("b", 4, cohort="pool")
 LOW = ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY)
@@ -476,7 +476,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "Workload.admission_checks",
-        (queue(), waiting(admission_checks=(("check", AdmissionCheckState.RETRY),))),
+        (queue(), waiting(admission_checks=(("check", CheckState.RETRY),))),
         waiting(),
     ),
     Case(
@@ -583,14 +583,14 @@ CASES: tuple[Case, ...] = (
         "Workload.pods_ready",
         (queue(nominal=4), holding(pods_ready=False), waiting()),
         holding(),
-        settings=Settings(block_admission=True),
+        settings=CoreSettings(block_admission=True),
         note="of another",
     ),
     Case(
         "Workload.admitted",
         (queue(nominal=4), holding(pods_ready=False), waiting()),
         holding(pods_ready=False, admitted=False),
-        settings=Settings(block_admission=True),
+        settings=CoreSettings(block_admission=True),
         note="of another",
     ),
     # Answers and time

@@ -16,7 +16,7 @@ from admitq.core.model import (
     ResourceFlavor,
     Workload,
 )
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from tests.laws.drawing import asking
 
 NOW: Final = 1000 * SECOND
@@ -40,7 +40,7 @@ TEAM = happened.NamespaceChanged("team", BLUE)
 TO_A = LocalQueue(ObjectKey("team", "to-a"), "a")
 
 
-PLAIN: Final = Settings()
+PLAIN: Final = CoreSettings()
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,6 @@ class Case:
     edit: Shown | None
     preempts: bool = False
     """Whether the change lets the workload preempt; otherwise it is admitted."""
-    settings: Settings = PLAIN
+    settings: CoreSettings = PLAIN
     now: int = NOW
     note: str = ""

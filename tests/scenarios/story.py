@@ -296,9 +296,7 @@ def _with_open_places(admission: Admission | None, names: list[str]) -> Admissio
     parts = admission.pod_set_assignments
     return replace(
         admission,
-        pod_set_assignments=tuple(
-            replace(part, lacks_topology_assignment=part.name in names) for part in parts
-        ),
+        pod_set_assignments=tuple(replace(part, lacks_topology_assignment=part.name in names) for part in parts),
     )
 
 

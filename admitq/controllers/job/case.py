@@ -15,7 +15,7 @@ from admitq.controllers.plan import (
     workload_status_patch,
 )
 from admitq.controllers.pods.remaining_pods import RemainingPods
-from admitq.controllers.settings import Settings, WorkloadConventions
+from admitq.controllers.settings import ControllerSettings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import (
     ChildDifference,
@@ -65,7 +65,7 @@ class JobCase:
     integration: Integration
     names: Names
     kinds: Kinds
-    settings: Settings
+    settings: ControllerSettings
     now: Instant
     job: JsonObject | None
     workloads: tuple[JsonObject, ...]

@@ -39,7 +39,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import PODS
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq.workloads.pod_counts import covered_pod_counts
 from admitq.workloads.transitions import is_admitted, is_condition_true, is_finished_or_deleting
 from admitq_api.conditions import ConditionType
@@ -246,6 +246,6 @@ class ElasticPodsController:
     def _has_chains(self) -> bool:
         return bool(self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_CHAIN))
 
-    def _chain_of(self, change: Change) -> Iterator[Key]:
+    def _chain_of(self, change: ObjectChange) -> Iterator[Key]:
         for value in self._chains(change.object):
             yield Key(change.key.namespace, value.partition("/")[2])

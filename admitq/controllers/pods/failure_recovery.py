@@ -30,7 +30,7 @@ from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import PatchStep
 from admitq.integrations.families import pods
 from admitq.runtime.resources import NODES, PODS, Resource
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq_api.conditions import with_condition
 from admitq_api.json_objects import JsonObject, create_merge_patch, select_fields, value_at
 from admitq_api.labels import Names
@@ -193,7 +193,7 @@ class FailureRecoveryController:
             transform=lambda pod: slim_pod(pod, names),
         )
 
-    def _on_node(self, change: Change) -> Iterable[Key]:
+    def _on_node(self, change: ObjectChange) -> Iterable[Key]:
         """Return the terminating pods on a node that has become unreachable."""
         placed = self._ctx.stores.find(PLACED_PODS)
         if placed is None or not is_unreachable(change.new) or is_unreachable(change.old):
@@ -201,5 +201,5 @@ class FailureRecoveryController:
         return placed.keys_by_index(BY_NODE, change.key.name)
 
 
-def _key_if_terminating(change: Change) -> tuple[Key, ...]:
+def _key_if_terminating(change: ObjectChange) -> tuple[Key, ...]:
     return (change.key,) if change.new is not None and pods.is_being_deleted(change.new) else ()

@@ -21,7 +21,7 @@ from admitq.controllers.pods.excess_pods import (
     job_kind_label,
     record_excess_pods,
 )
-from admitq.controllers.settings import Settings
+from admitq.controllers.settings import ControllerSettings
 from admitq.core.model import Instant
 from admitq.integrations.families import pods as pods_of
 from admitq.runtime.resources import PODS
@@ -123,7 +123,7 @@ def find_excess_remaining_pods(
     return sorted((*beyond, *unnamed[left:]), key=pods_of.get_age_key, reverse=True)
 
 
-def may_delete_pods(settings: Settings) -> bool:
+def may_delete_pods(settings: ControllerSettings) -> bool:
     """Whether the manager's role allows it to delete pods, which it needs for other kinds of jobs."""
     elastic = settings.elastic_jobs and any(one.scaling.can_be_elastic for one in settings.integrations)
     return elastic or any((one.group, one.kind) == ("", "Pod") for one in settings.integrations)
@@ -133,7 +133,7 @@ def delete_excess_remaining_pods(
     workload: JsonObject,
     pods: Sequence[JsonObject],
     names: Names,
-    settings: Settings,
+    settings: ControllerSettings,
     slices: Sequence[JsonObject] = (),
 ) -> list[Action]:
     """Return the actions that delete, report and count the excess pods of a Workload without job.

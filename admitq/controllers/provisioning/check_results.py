@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
-from admitq.core.model import AdmissionCheckState
+from admitq.core.model import CheckState
 from admitq.workloads.admission_check_states import AdmissionCheckReport
 from admitq.workloads.transitions import CHECK_RESET_PREFIX, is_condition_true
 from admitq_api import conditions
@@ -52,7 +52,7 @@ class CheckRequest:
     @property
     def state(self) -> str:
         """The present state of the check."""
-        return self.check.get("state", AdmissionCheckState.PENDING)
+        return self.check.get("state", CheckState.PENDING)
 
     def message_of(self, condition: str) -> str:
         """Return the message of a condition of the request."""
@@ -63,7 +63,7 @@ class CheckRequest:
         """Whether a condition of the request is true."""
         return conditions.is_true(value_at(self.request, ("status", "conditions"), []), condition)
 
-    def new_state(self, state: AdmissionCheckState, message: str) -> AdmissionCheckReport:
+    def new_state(self, state: CheckState, message: str) -> AdmissionCheckReport:
         """Return a statement with another state.
 
         It keeps the time of the check, so that a wait counts from when the check became pending.
@@ -74,7 +74,7 @@ class CheckRequest:
     def new_message(self, message: str) -> AdmissionCheckReport:
         """Return a statement that changes only the message."""
         return replace(
-            self.new_state(AdmissionCheckState(self.state), message),
+            self.new_state(CheckState(self.state), message),
             pod_set_updates=tuple(self.check.get("podSetUpdates") or ()),
             requeue_after_seconds=self.check.get("requeueAfterSeconds"),
         )
@@ -99,7 +99,7 @@ def is_next_attempt_due(asked: CheckRequest) -> bool:
     it, for example of a deactivated workload. Or it was listed again well after the end of the request,
     because its flavor was given up and assigned again.
     """
-    if asked.state != AdmissionCheckState.PENDING:
+    if asked.state != CheckState.PENDING:
         return False
     ended = [of for of in (FAILED, BOOKING_EXPIRED) if asked.holds(of)]
     return bool(ended) and (asked.attempt <= asked.retries or _ended_before(asked, ended[0]))
@@ -108,7 +108,7 @@ def is_next_attempt_due(asked: CheckRequest) -> bool:
 def _ended_before(asked: CheckRequest, condition: str) -> bool:
     found = conditions.find_condition(value_at(asked.request, ("status", "conditions"), []), condition)
     message = asked.check.get("message", "")
-    was_reset = message.startswith(CHECK_RESET_PREFIX) and not message.endswith(AdmissionCheckState.RETRY)
+    was_reset = message.startswith(CHECK_RESET_PREFIX) and not message.endswith(CheckState.RETRY)
     try:
         ended = parse_time((found or {}).get("lastTransitionTime", ""))
         began = parse_time(asked.check.get("lastTransitionTime", ""))
@@ -121,12 +121,12 @@ def _ended(asked: CheckRequest, condition: str, what: str) -> AdmissionCheckRepo
     limit = value_at(asked.config, ("spec", "retryStrategy", "backoffLimitCount"), 3)
     message = asked.message_of(condition)
     if asked.attempt > limit:
-        return asked.new_state(AdmissionCheckState.REJECTED, message)
+        return asked.new_state(CheckState.REJECTED, message)
     message = f"Retrying after {what}: {message}"
     if asked.attempt <= asked.retries:
         return asked.new_message(message)
     wait = retry_after_seconds(asked.config, asked.retries)
-    return replace(asked.new_state(AdmissionCheckState.RETRY, message), requeue_after_seconds=wait)
+    return replace(asked.new_state(CheckState.RETRY, message), requeue_after_seconds=wait)
 
 
 def _failed(asked: CheckRequest) -> AdmissionCheckReport | None:
@@ -137,7 +137,7 @@ def _revoked(asked: CheckRequest) -> AdmissionCheckReport | None:
     """Reject the check if nodes are taken back, even while the workload runs on them."""
     if not asked.holds(CAPACITY_REVOKED):
         return None
-    return asked.new_state(AdmissionCheckState.REJECTED, asked.message_of(CAPACITY_REVOKED))
+    return asked.new_state(CheckState.REJECTED, asked.message_of(CAPACITY_REVOKED))
 
 
 def _expired(asked: CheckRequest) -> AdmissionCheckReport | None:
@@ -148,24 +148,22 @@ def _expired(asked: CheckRequest) -> AdmissionCheckReport | None:
 
 def _provisioned(asked: CheckRequest) -> AdmissionCheckReport | None:
     """Set Ready, unless the webhook would reject the pod set updates; then wait for a corrected config."""
-    if not asked.holds(PROVISIONED) or asked.state == AdmissionCheckState.READY:
+    if not asked.holds(PROVISIONED) or asked.state == CheckState.READY:
         return None
     if (problem := unusable_detail(asked.request, asked.config)) is not None:
-        return asked.new_state(AdmissionCheckState.PENDING, problem)
+        return asked.new_state(CheckState.PENDING, problem)
     updates = pod_set_updates(asked.workload, asked.request, asked.config)
-    return replace(
-        asked.new_state(AdmissionCheckState.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates
-    )
+    return replace(asked.new_state(CheckState.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
 
 
 def _under_way(asked: CheckRequest) -> AdmissionCheckReport | None:
     """Set Pending with the progress of the request. A check in state Ready stays Ready until an eviction."""
-    if asked.state == AdmissionCheckState.READY:
+    if asked.state == CheckState.READY:
         return None
     waits = asked.holds(ACCEPTED) and conditions.is_false(
         value_at(asked.request, ("status", "conditions"), []), PROVISIONED
     )
-    return asked.new_state(AdmissionCheckState.PENDING, asked.message_of(PROVISIONED) if waits else "")
+    return asked.new_state(CheckState.PENDING, asked.message_of(PROVISIONED) if waits else "")
 
 
 OUTCOMES: Final[tuple[Callable[[CheckRequest], AdmissionCheckReport | None], ...]] = (

@@ -42,7 +42,7 @@ from admitq.controllers.provisioning.requests import (
     template_name,
 )
 from admitq.controllers.stale_stores import STALE_STORE_RETRY_SECONDS
-from admitq.core.model import AdmissionCheckState, Instant
+from admitq.core.model import CheckState, Instant
 from admitq.integrations.base import PatchStep
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.kinds import Kinds
@@ -184,11 +184,11 @@ def _check_statements(case: ProvisioningCase) -> Iterable[AdmissionCheckReport]:
         config = case.configs[name]
         if config is None:
             # A check in state Ready stays Ready until an eviction.
-            if state != AdmissionCheckState.READY:
-                yield AdmissionCheckReport(name, AdmissionCheckState.PENDING, INACTIVE)
+            if state != CheckState.READY:
+                yield AdmissionCheckReport(name, CheckState.PENDING, INACTIVE)
         elif not pod_sets_needing_nodes(case.workload, config):
-            if state != AdmissionCheckState.READY:
-                yield AdmissionCheckReport(name, AdmissionCheckState.READY, NOT_NEEDED)
+            if state != CheckState.READY:
+                yield AdmissionCheckReport(name, CheckState.READY, NOT_NEEDED)
         elif name in case.requests_by_check and (stated := check_statement(case.requests_by_check[name])):
             yield stated
 
@@ -214,7 +214,7 @@ def _hand_over_templates(case: ProvisioningCase) -> ActionPlan | None:
 
 def _attempt_due(case: ProvisioningCase, check: JsonObject) -> int | None:
     """Return the number of the attempt to make for a check; None if none is due."""
-    if check.get("state") != AdmissionCheckState.PENDING:
+    if check.get("state") != CheckState.PENDING:
         return None
     asked = case.requests_by_check.get(check["name"])
     if asked is None:
@@ -305,7 +305,7 @@ def report_failed_creation(
     """Report that an object cannot be created, in an event and in the check. The controller retries later."""
     message = f'Error creating {resource.kind} "{name}": {error}'
     tell = RecordEvent(case.workload, "Warning", "FailedCreate", message)
-    stated = case.state([AdmissionCheckReport(check, AdmissionCheckState.PENDING, message)])
+    stated = case.state([AdmissionCheckReport(check, CheckState.PENDING, message)])
     actions = (tell,) if stated is None else (*stated.actions, tell)
     return plan_of(*actions, requeue_after=REFUSED_RETRY_SECONDS)
 

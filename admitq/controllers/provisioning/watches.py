@@ -10,7 +10,7 @@ from admitq.controllers.provisioning.controller import ProvisioningController
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import POD_TEMPLATES
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq.workloads.admission_check_states import listed_checks
 from admitq_api.json_objects import JsonObject
 
@@ -27,25 +27,25 @@ class _ProvisioningKeys:
         self._checks = ctx.stores.of(ctx.kinds.admission_checks)
         self._workloads = ctx.stores.of(ctx.kinds.workloads)
 
-    def itself(self, change: Change) -> Iterable[Key]:
+    def itself(self, change: ObjectChange) -> Iterable[Key]:
         """Return the Workload, if it has or had checks."""
         return (change.key,) if any(map(listed_checks, _both(change))) else ()
 
-    def owner(self, change: Change) -> Iterator[Key]:
+    def owner(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the Workload that a request or a template was created for."""
         for obj in _both(change):
             reference = get_controller(obj)
             if reference is not None and reference.get("kind") == "Workload":
                 yield Key(change.key.namespace, reference.get("name", ""))
 
-    def check(self, change: Change) -> Iterator[Key]:
+    def check(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the check; if its spec changed, also the Workloads that list it."""
         yield change.key
         specs = [obj.get("spec") for obj in _both(change)]
         if len(specs) == 1 or specs[0] != specs[1]:
             yield from self._workloads.keys_by_index(BY_CHECK, change.key.name)
 
-    def config(self, change: Change) -> Iterator[Key]:
+    def config(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the checks that name a config, and the Workloads that list these checks."""
         for check in self._checks.keys_by_index(BY_CONFIG, change.key.name):
             yield check
@@ -58,7 +58,7 @@ class _ProvisioningKeys:
         yield from self._checks.keys()
 
 
-def _both(change: Change) -> Iterator[JsonObject]:
+def _both(change: ObjectChange) -> Iterator[JsonObject]:
     for obj in (change.old, change.new):
         if obj is not None:
             yield obj

@@ -25,7 +25,7 @@ from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
 from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.resources import NAMESPACES, PODS
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq.workloads.job_workloads import WorkloadNotPossible
 from admitq_api.json_objects import value_at
 
@@ -123,13 +123,13 @@ class ServingController:
         )
         return WhenServed(self.resource, {BY_OWNER: controller_index_values}, spec, known=self._of_workloads)
 
-    def _of_pod(self, change: Change) -> Iterator[Key]:
+    def _of_pod(self, change: ObjectChange) -> Iterator[Key]:
         for obj in (change.old, change.new):
             if obj is not None:
                 parents = serving_parents_of_pod(obj, self._ctx.names, (self.integration,))
                 yield from owner_keys(parents, self.integration.group, self.integration.kind)
 
-    def _of_workload(self, change: Change) -> Iterator[Key]:
+    def _of_workload(self, change: ObjectChange) -> Iterator[Key]:
         names = self._ctx.names
         one = self.integration
         for obj in (change.old, change.new):
@@ -144,7 +144,7 @@ class ServingController:
     def _everyone(self) -> tuple[Key, ...]:
         return tuple(self._ctx.stores.of(self.resource).keys())
 
-    def _in_namespace(self, change: Change) -> Iterator[Key]:
+    def _in_namespace(self, change: ObjectChange) -> Iterator[Key]:
         before, after = (value_at(one, ("metadata", "labels")) for one in (change.old, change.new))
         if before != after:
             yield from (key for key in self._everyone() if key.namespace == change.key.name)

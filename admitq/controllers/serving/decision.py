@@ -27,7 +27,7 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.pods import remaining_pods
 from admitq.controllers.pods.remaining_pods import RemainingPods
-from admitq.controllers.settings import Settings, WorkloadConventions
+from admitq.controllers.settings import ControllerSettings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration, PatchStep, PodLocation, ServedGroup, Serving
 from admitq.integrations.families.pods import get_annotation, get_label, get_mapping, has_ended, has_gate
@@ -79,7 +79,7 @@ class ServingCase:
     serving: Serving
     names: Names
     kinds: Kinds
-    settings: Settings
+    settings: ControllerSettings
     now: Instant
     job: JsonObject | None
     pods: tuple[JsonObject, ...]

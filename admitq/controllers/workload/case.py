@@ -6,7 +6,7 @@ from typing import Final
 
 from admitq.controllers.plan import ActionPlan, RecordEvent, plan_of, workload_status_patch
 from admitq.controllers.pods.remaining_pods import RemainingPods
-from admitq.controllers.settings import Settings
+from admitq.controllers.settings import ControllerSettings
 from admitq.core.model import Instant
 from admitq.runtime.kinds import Kinds
 from admitq.translate.messages import Explanation
@@ -25,7 +25,7 @@ class WorkloadInputs:
 
     names: Names
     kinds: Kinds
-    settings: Settings
+    settings: ControllerSettings
     local_queue: JsonObject | None = None
     is_local_queue_readable: bool = True
     cluster_queue: JsonObject | None = None
@@ -59,7 +59,7 @@ class WorkloadCase:
     now: Instant
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> ControllerSettings:
         """The settings of the controllers."""
         return self.inputs.settings
 

@@ -8,7 +8,7 @@ reconciliation.
 from collections.abc import Callable
 
 from admitq.core.model import Instant
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq.workloads.transitions import condition_since, forgets_past_execution_time, is_condition_true
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
@@ -33,7 +33,7 @@ class ExecutionTimes:
         """Return the unrecorded execution time of a Workload; nanoseconds."""
         return self._unrecorded.get(key, 0)
 
-    def observe(self, change: Change) -> None:
+    def observe(self, change: ObjectChange) -> None:
         """Observe a change of a Workload. The first version of a Workload says nothing about an end."""
         former, latter = change.old, change.new
         if former is None or latter is None or _is_recorded(former, latter):

@@ -5,7 +5,7 @@ from typing import Final
 from admitq.core.activity import flavor_names
 from admitq.core.applicable_checks import too_many_checks
 from admitq.core.entries import ClusterQueueEntry
-from admitq.core.model import AdmissionCheckState, Workload
+from admitq.core.model import CheckState, Workload
 from admitq.core.refusals import (
     AdmissionChecksFailed,
     ClusterQueueInactive,
@@ -17,7 +17,7 @@ from admitq.core.refusals import (
 from admitq.core.selectors import selects_namespace
 from admitq.core.world import World
 
-_FAILED_CHECKS: Final = (AdmissionCheckState.RETRY, AdmissionCheckState.REJECTED)
+_FAILED_CHECKS: Final = (CheckState.RETRY, CheckState.REJECTED)
 
 
 def inadmissibility(world: World, queue: ClusterQueueEntry, workload: Workload) -> Refusal | None:

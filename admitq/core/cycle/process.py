@@ -18,7 +18,7 @@ from admitq.core.entries import Assumption
 from admitq.core.instructions import FitMode, Preempt, Recomputation, ReserveQuota, TargetsRecomputed
 from admitq.core.model import (
     Admission,
-    AdmissionCheckState,
+    CheckState,
     ClusterQueue,
     Workload,
 )
@@ -239,7 +239,7 @@ def are_checks_ready(spec: ClusterQueue, workload: Workload, admission: Admissio
     assigned = assigned_flavors(admission.pod_set_assignments)
     states = dict(workload.admission_checks)
     applicable = applicable_checks(spec.admission_checks, flavor_names(spec), assigned)
-    return all(states.get(name) is AdmissionCheckState.READY for name in applicable)
+    return all(states.get(name) is CheckState.READY for name in applicable)
 
 
 def reserve(cycle: Cycle, entry: CycleEntry) -> None:

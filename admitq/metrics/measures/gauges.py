@@ -9,7 +9,7 @@ from admitq.core.statuses import PendingWorkload
 from admitq.metrics.custom_labels import LabelSource
 from admitq.metrics.measures.queues import QueueMeasures
 from admitq.metrics.measures.scope import Labels, MeasureScope, add_custom_labels, metric_amount, set_counts
-from admitq.metrics.measures.workload_counts import WorkloadCounts
+from admitq.metrics.measures.workload_counts import WorkloadStateCounter
 from admitq_api.json_objects import JsonObject
 
 
@@ -42,7 +42,7 @@ class WorkloadGauges:
         self._metrics = scope.metrics
         self._queues = queues
         self._pending = pending
-        self._counts = WorkloadCounts(scope.metrics)
+        self._counts = WorkloadStateCounter(scope.metrics)
         for count in (
             self._set_pending_by_local_queue,
             self._set_pending_requests,

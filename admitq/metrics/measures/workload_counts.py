@@ -30,7 +30,7 @@ class WorkloadState:
 _FINISHED, _UNADMITTED = "finished_workloads", "unadmitted_workloads"
 
 
-class WorkloadCounts:
+class WorkloadStateCounter:
     """Counts workloads by their state.
 
     Args:

@@ -18,7 +18,7 @@ from admitq.core.model import (
     Taint,
     Toleration,
 )
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from tests.laws.reference.requests import Demand
 from tests.laws.reference.tree import Tree, queue_node
 
@@ -148,7 +148,7 @@ class Search:
     queue: ClusterQueue
     tree: Tree
     flavors: Mapping[str, ResourceFlavor]
-    settings: Settings
+    settings: CoreSettings
     oracle: Oracle
 
     def assign(

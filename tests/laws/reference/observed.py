@@ -26,7 +26,7 @@ from admitq.core.model import (
     StopPolicy,
     Workload,
 )
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from tests.laws.reference.tree import Tree
 
 
@@ -94,7 +94,7 @@ def selects(selector: LabelSelector | None, labels: Labels | None) -> bool:
 class Observed:
     """All observed objects, and the decisions without an answer."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: CoreSettings = field(default_factory=CoreSettings)
     cluster_queues: dict[str, ClusterQueue] = field(default_factory=dict)
     cohorts: dict[str, Cohort] = field(default_factory=dict)
     local_queues: dict[ObjectKey, LocalQueue] = field(default_factory=dict)

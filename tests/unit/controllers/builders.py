@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from typing import Any
 
-from admitq.controllers.settings import PodsReadyPolicy, Settings
+from admitq.controllers.settings import ControllerSettings, PodsReadyPolicy
 from admitq.controllers.workload.case import WorkloadInputs
 from admitq.core.model import LabelSelector
 from admitq.integrations.kinds.job import JOB
@@ -23,10 +23,10 @@ POLICY = PodsReadyPolicy(
     backoff_base_seconds=60,
     backoff_most_seconds=3600,
 )
-SETTINGS = Settings(integrations=(JOB,), namespace_selector=LabelSelector(), pods_ready=POLICY)
+SETTINGS = ControllerSettings(integrations=(JOB,), namespace_selector=LabelSelector(), pods_ready=POLICY)
 
 
-def settings_with(base: Settings = SETTINGS, /, **changes: Any) -> Settings:
+def settings_with(base: ControllerSettings = SETTINGS, /, **changes: Any) -> ControllerSettings:
     """Return settings with changed fields; fields of a group are named without the group."""
     groups: dict[str, Any] = {
         "conventions": base.conventions,

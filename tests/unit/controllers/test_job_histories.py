@@ -16,7 +16,7 @@ from admitq.controllers.job import members, workload_slices
 from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.steps import decide_job
 from admitq.controllers.plan import Action, ActionPlan, Create, Delete, Patch, RemoveFinalizer, has_finalizer
-from admitq.controllers.settings import Settings
+from admitq.controllers.settings import ControllerSettings
 from admitq.controllers.workload.case import WorkloadInputs
 from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Admission, PodSetAssignment
@@ -77,7 +77,7 @@ class Place:
     """A namespace with one job, its Workloads and its queues."""
 
     kind: Integration
-    settings: Settings
+    settings: ControllerSettings
     objects: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """The job, or its pods."""
     workloads: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -582,7 +582,7 @@ def find_violations(place: Place) -> Iterator[str]:
         yield "the job is admitted and not started"
 
 
-def random_settings(kind: Integration, random: Random) -> Settings:
+def random_settings(kind: Integration, random: Random) -> ControllerSettings:
     """Return random settings."""
     return settings_with(
         integrations=(kind,),

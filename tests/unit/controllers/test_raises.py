@@ -14,7 +14,7 @@ from admitq.controllers.plan import ActionPlan, Create, RecordMetric
 from admitq.integrations.base import ChildDifference, Integration
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq.workloads.job_workloads import workload_pod_sets
 from admitq_api.json_objects import apply_merge_patch, with_value
 from tests.unit.controllers.builders import (
@@ -254,8 +254,8 @@ def job_controller_spec(world: World) -> Any:
     return found.spec
 
 
-def change(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Change:
-    return Change("modified", Key("ns", "j"), new, None if old is None else orjson.dumps(old))
+def change(old: dict[str, Any] | None, new: dict[str, Any] | None) -> ObjectChange:
+    return ObjectChange("modified", Key("ns", "j"), new, None if old is None else orjson.dumps(old))
 
 
 GENERATION = ("metadata", "generation")

@@ -14,7 +14,7 @@ from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD
 from admitq.runtime.resources import JOBS, LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, Resource
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from tests.unit.controllers.builders import (
     ADMISSION,
     ADMITTED,
@@ -62,7 +62,7 @@ def enqueued_keys(
     before = None if old is None else orjson.dumps(old)
     obj = new or old or {}
     key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-    change = Change("modified", key, new, before)
+    change = ObjectChange("modified", key, new, before)
     table = registry.build_controllers(world.ctx, world.core)
     by_controller: dict[str, set[str]] = {}
     for spec in all_specs(table):

@@ -9,7 +9,7 @@ import jsonpatch
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import followed_resource, job_indexes, resource_of
 from admitq.controllers.registry import stores_needed
-from admitq.controllers.settings import Settings
+from admitq.controllers.settings import ControllerSettings
 from admitq.core.model import ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
 from admitq.runtime.client import Client, Page
@@ -264,7 +264,7 @@ class StubCore:
 class World:
     """A context with the stubs that a test inspects."""
 
-    def __init__(self, settings: Settings = SETTINGS) -> None:
+    def __init__(self, settings: ControllerSettings = SETTINGS) -> None:
         kinds = {
             resource_of(integration): job_indexes(integration, NAMES) for integration in settings.integrations
         }

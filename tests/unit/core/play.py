@@ -24,7 +24,7 @@ from admitq.core.model import (
 )
 from admitq.core.refusals import Refusal
 from admitq.core.requests import template_requesting
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
 
 LOWER = ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY)
@@ -53,7 +53,7 @@ def queue(name: str, cpu: int = 0, cohort: str | None = None, **fields: Any) -> 
 class Play:
     """Drives the state of the core with events, and validates it after each."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: CoreSettings = field(default_factory=CoreSettings)
     now: int = 1_000 * SECOND + 5
     workloads: dict[str, Workload] = field(default_factory=dict[str, Workload])
     instructions: list[Instruction] = field(default_factory=list[Instruction])

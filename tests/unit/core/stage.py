@@ -29,7 +29,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.preemption import Preemptor, find_victims
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
 from admitq.core.world import World
 
@@ -76,7 +76,7 @@ NamesAndReasons = list[tuple[str, str]]
 class Stage:
     """A world that is filled by events, and searches for victims in it."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: CoreSettings | None = None) -> None:
         self.state = AdmissionState(settings)
         for name in ("default", "spot"):
             self.send(happened.ResourceFlavorChanged(ResourceFlavor(name)))

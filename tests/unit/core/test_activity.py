@@ -11,7 +11,7 @@ from admitq.core.model import (
     ResourceQuota,
     StopPolicy,
 )
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 
 MULTIKUEUE, PROVISIONING = "x/multikueue", "x/provisioning"
 
@@ -36,7 +36,7 @@ SURROUNDINGS = ReferencedObjects(
         "nodes": AdmissionCheck("nodes", PROVISIONING, active=True),
     },
     {},
-    Settings(MULTIKUEUE, PROVISIONING),
+    CoreSettings(MULTIKUEUE, PROVISIONING),
 )
 
 
@@ -89,6 +89,6 @@ def test_inactive_causes_of_cluster_queue_are_listed(
 
 
 def test_checks_are_not_restricted_without_configured_controllers() -> None:
-    surroundings = ReferencedObjects(SURROUNDINGS.flavors, SURROUNDINGS.checks, {}, Settings())
+    surroundings = ReferencedObjects(SURROUNDINGS.flavors, SURROUNDINGS.checks, {}, CoreSettings())
     checks = (AdmissionCheckRule("remote", ("plain",)), AdmissionCheckRule("nodes"))
     assert inactive_causes(queue("plain", checks=checks), surroundings) == ()

@@ -7,7 +7,7 @@ import pytest
 from admitq.core import events as happened
 from admitq.core.instructions import RefreshLocalQueue
 from admitq.core.model import SECOND, ConsumedResources, LocalQueue
-from admitq.core.settings import AdmissionFairSharing, Gates, Settings
+from admitq.core.settings import AdmissionFairSharing, CoreSettings, Gates
 from admitq.core.statuses import LocalQueueStatus
 from tests.unit.core.play import Play, key, queue, reserved
 
@@ -18,7 +18,7 @@ SHARING = AdmissionFairSharing(half_life=5 * MINUTE, sampling_interval=5 * MINUT
 
 def play_with_shared_queue(gates: Gates = Gates(), *, by_usage: bool = True) -> Play:  # noqa: B008 frozen
     """Return a cluster with a ClusterQueue of 4 CPUs that LocalQueues ``a`` and ``b`` share."""
-    play = Play(Settings(admission_fair_sharing=SHARING, gates=gates))
+    play = Play(CoreSettings(admission_fair_sharing=SHARING, gates=gates))
     play.put(queue("q", 4, usage_based_admission=by_usage))
     for name in ("a", "b"):
         play.send(happened.LocalQueueChanged(LocalQueue(key(name), "q")))

@@ -16,7 +16,7 @@ from admitq.core.model import (
     QueueingStrategy,
 )
 from admitq.core.refusals import FlavorNotFound, NoFlavorFits
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.waiting.transitions import Cause
 from admitq.core.waiting.wait_states import (
     READY,
@@ -153,7 +153,7 @@ def test_lane_waits_for_causes_of_all_attempts_of_its_scan(devices: Devices) -> 
 
 
 def test_lane_is_requeued_with_its_batch_after_its_cause(devices: Devices) -> None:
-    play = Play(Settings(requeue_batch_period=10))
+    play = Play(CoreSettings(requeue_batch_period=10))
     play.put(queue("q", 2), queue("other", 2))
     for name, cluster_queue in (("a", "q"), ("b", "other")):
         play.submit(name, cluster_queue, priority=CONSTRAINED)

@@ -39,7 +39,7 @@ from admitq.core.refusals import (
     WaitingForTargets,
 )
 from admitq.core.requests import template_requesting
-from admitq.core.settings import Gates, Settings
+from admitq.core.settings import CoreSettings, Gates
 from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, queue, reported, reserved
 
 STRICT = QueueingStrategy.STRICT_FIFO
@@ -375,7 +375,7 @@ def test_borrowing_head_without_targets_reserves_up_to_its_borrowing_limit(
 
 def two_owners_of_borrowed_quota(gates: Gates = Gates(), **fields: object) -> Play:  # noqa: B008 frozen
     """Return a cluster in which a borrower holds all quota of two ClusterQueues of 4 CPUs."""
-    play = Play(Settings(gates=gates))
+    play = Play(CoreSettings(gates=gates))
     play.put(
         queue("a", 4, "org", preemption=RECLAIM),
         queue("b", 4, "org", preemption=RECLAIM),
@@ -472,7 +472,7 @@ def test_quota_that_targets_still_hold_is_not_reserved() -> None:
 
 
 def test_admission_waits_until_pods_are_ready() -> None:
-    play = Play(Settings(block_admission=True))
+    play = Play(CoreSettings(block_admission=True))
     play.put(queue("a", 4), queue("b", 4))
     for name, cluster_queue in (("one", "a"), ("two", "a"), ("three", "b")):
         play.submit(name, cluster_queue)
@@ -492,7 +492,7 @@ def test_admission_waits_until_pods_are_ready() -> None:
 
 
 def test_admission_does_not_wait_for_pods_of_workload_in_unknown_cluster_queue() -> None:
-    play = Play(Settings(block_admission=True))
+    play = Play(CoreSettings(block_admission=True))
     play.put(queue("a", 4))
     assigned = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 1),), 1)
     play.submit("theirs", "later", admission=Admission("later", (assigned,)), admitted=True, reserved_at=5)
@@ -508,7 +508,7 @@ def test_admission_does_not_wait_for_pods_of_workload_in_unknown_cluster_queue()
 
 
 def test_admission_does_not_wait_for_pods_of_workload_that_only_reserved() -> None:
-    play = Play(Settings(block_admission=True))
+    play = Play(CoreSettings(block_admission=True))
     play.send(happened.AdmissionCheckChanged(AdmissionCheck("check", "example.com/check", active=True)))
     play.put(queue("q", 4, admission_checks=(AdmissionCheckRule("check"),)))
     play.submit("one", "q")
@@ -521,7 +521,7 @@ def test_admission_does_not_wait_for_pods_of_workload_that_only_reserved() -> No
 
 @pytest.mark.parametrize(("gate", "first"), [(True, "urgent"), (False, "early")])
 def test_priority_orders_heads_of_cohort_only_when_gate_is_on(*, gate: bool, first: str) -> None:
-    play = Play(Settings(gates=Gates(priority_sorting_within_cohort=gate)))
+    play = Play(CoreSettings(gates=Gates(priority_sorting_within_cohort=gate)))
     play.send(happened.CohortChanged(replace(Cohort("org"), resource_groups=group(("default", 1)))))
     play.put(queue("a", 0, "org"), queue("b", 0, "org"))
     play.submit("early", "a")
@@ -539,7 +539,7 @@ def test_workload_that_exceeds_quota_is_refused_and_parked() -> None:
 
 def test_head_not_processed_when_admission_is_halted_keeps_its_wait_state() -> None:
     """Admission is halted in the middle of a cycle, before all heads are processed."""
-    play = Play(Settings(block_admission=True))
+    play = Play(CoreSettings(block_admission=True))
     play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"), queue("c", 1), queue("d", 1))
     play.submit("borrower", "b", 4)
     play.run("borrower")
@@ -579,7 +579,7 @@ def test_scan_continues_after_a_flavor_without_targets() -> None:
 def test_head_that_lost_continues_with_next_flavor_only_when_gate_is_on(
     *, preserve: bool, flavor: str
 ) -> None:
-    play = Play(Settings(gates=Gates(flavor_fungibility_preserve_scan_progress=preserve)))
+    play = Play(CoreSettings(gates=Gates(flavor_fungibility_preserve_scan_progress=preserve)))
     play.put_flavors("second")
     flavors = group(("default", 2), ("second", 2))
     play.send(happened.CohortChanged(Cohort("org", None, flavors)))

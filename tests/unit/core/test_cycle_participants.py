@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from admitq.core.events import ClusterQueueDeleted
-from admitq.core.model import AdmissionCheckState, PodSet, QueueingStrategy
+from admitq.core.model import CheckState, PodSet, QueueingStrategy
 from admitq.core.requests import template_requesting
-from admitq.core.settings import FairSharing, Settings
+from admitq.core.settings import CoreSettings, FairSharing
 from admitq.core.waiting.heads import Pause
 from tests.unit.core.evaluated import Evaluated
 from tests.unit.core.play import LOWER, RECLAIM, Play, group, preempted, queue
@@ -17,9 +17,9 @@ STRICT = QueueingStrategy.STRICT_FIFO
 SPOT = group(("spot", 4))
 
 
-def _play_with_waiting_preemptor(settings: Settings | None = None, **owner: Any) -> Play:
+def _play_with_waiting_preemptor(settings: CoreSettings | None = None, **owner: Any) -> Play:
     """Return a cohort in which ``owner`` waits for ``borrower`` to leave, with further ClusterQueues."""
-    play = Play(settings or Settings())
+    play = Play(settings or CoreSettings())
     play.put_flavors("spot")
     owner.setdefault("resource_groups", group(("default", 4)))
     play.put(
@@ -53,7 +53,7 @@ def test_standing_head_is_evaluated_only_with_heads_that_concern_it(
 ) -> None:
     play = _play_with_waiting_preemptor()
     fields: dict[str, Any] = (
-        {"admission_checks": (("check", AdmissionCheckState.REJECTED),)} if newcomer == "held-back" else {}
+        {"admission_checks": (("check", CheckState.REJECTED),)} if newcomer == "held-back" else {}
     )
     evaluations = Evaluated(monkeypatch)
     play.submit(newcomer, cluster_queue, cpu, **fields)
@@ -88,7 +88,7 @@ def test_strict_standing_head_is_evaluated_in_every_cycle_of_its_tree(
 def test_with_fair_sharing_standing_head_is_evaluated_with_any_head_that_fits(
     cpu: int, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = _play_with_waiting_preemptor(Settings(fair_sharing=FairSharing()))
+    play = _play_with_waiting_preemptor(CoreSettings(fair_sharing=FairSharing()))
     evaluations = Evaluated(monkeypatch)
     play.submit("newcomer", "spot", cpu)
     play.cycles(limit=1)
@@ -98,7 +98,7 @@ def test_with_fair_sharing_standing_head_is_evaluated_with_any_head_that_fits(
 def test_with_fair_sharing_strict_standing_head_is_evaluated_in_every_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    play = _play_with_waiting_preemptor(Settings(fair_sharing=FairSharing()), queueing_strategy=STRICT)
+    play = _play_with_waiting_preemptor(CoreSettings(fair_sharing=FairSharing()), queueing_strategy=STRICT)
     evaluations = Evaluated(monkeypatch)
     play.submit("newcomer", "spot", 40)
     play.cycles(limit=1)
@@ -167,7 +167,7 @@ def test_standing_head_is_evaluated_again_after_preemption_in_borrowing_cluster_
 def test_preemptor_is_evaluated_again_after_its_own_preemption_only_with_fair_sharing(
     fair_sharing: FairSharing | None, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = Play(Settings(fair_sharing=fair_sharing))
+    play = Play(CoreSettings(fair_sharing=fair_sharing))
     play.put(queue("urgent", 4, "org", preemption=LOWER), queue("lends", 1, "org"))
     play.submit("low", "urgent", 5)
     play.run("low")

@@ -9,7 +9,7 @@ import pytest
 from admitq.core import events as happened
 from admitq.core.events import CyclesRequested
 from admitq.core.model import QueueingStrategy, ResourceFlavor
-from admitq.core.settings import FairSharing, Settings
+from admitq.core.settings import CoreSettings, FairSharing
 from admitq.core.state import AdmissionState, CycleInProgressError
 from tests.unit.core.play import RECLAIM, Play, group, key, queue, reserved
 
@@ -17,9 +17,9 @@ ONE = CyclesRequested(limit=1)
 FLAVOR = happened.ResourceFlavorChanged(ResourceFlavor("f"))
 
 
-def play_with_contention(settings: Settings | None = None) -> Play:
+def play_with_contention(settings: CoreSettings | None = None) -> Play:
     """Return two cohort trees in which heads reserve, preempt, lose, wait for preemption and are parked."""
-    play = Play(settings or Settings())
+    play = Play(settings or CoreSettings())
     play.put_flavors("default", "other")
     groups = group(("default", 4), ("other", 1))
     strict = QueueingStrategy.STRICT_FIFO
@@ -42,9 +42,11 @@ def play_in_cycle() -> Play:
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("settings", [Settings(), Settings(fair_sharing=FairSharing())], ids=["", "fair"])
+@pytest.mark.parametrize(
+    "settings", [CoreSettings(), CoreSettings(fair_sharing=FairSharing())], ids=["", "fair"]
+)
 @pytest.mark.parametrize("seed", range(6))
-def test_cycle_in_steps_equals_cycle_at_once(seed: int, settings: Settings) -> None:
+def test_cycle_in_steps_equals_cycle_at_once(seed: int, settings: CoreSettings) -> None:
     random_source = random.Random(seed)  # noqa: S311 - draws a test
     play = play_with_contention(settings)
     steps = 0

@@ -39,7 +39,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.requests import template_requesting
-from admitq.core.settings import FairSharing, PreemptionStrategy, Settings
+from admitq.core.settings import CoreSettings, FairSharing, PreemptionStrategy
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import group, key, queue
 
@@ -49,9 +49,11 @@ FEW, MANY = 40, 160
 GROWTH = 1.1
 """How many times the work of a head may be, in a tree that is four times as large."""
 
-CLASSICAL = Settings()
-FAIR = Settings(fair_sharing=FairSharing())
-BY_FINAL_SHARE = Settings(fair_sharing=FairSharing((PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)))
+CLASSICAL = CoreSettings()
+FAIR = CoreSettings(fair_sharing=FairSharing())
+BY_FINAL_SHARE = CoreSettings(
+    fair_sharing=FairSharing((PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,))
+)
 ANY = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.ANY)
 NEWER = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY)
 LOWER = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY)
@@ -65,7 +67,7 @@ BORROWER = ClusterQueuePreemption(
 class Crowd:
     """Pairs of ClusterQueues: the first runs 10 workloads of 2 CPUs, one workload waits in the second."""
 
-    settings: Settings = CLASSICAL
+    settings: CoreSettings = CLASSICAL
     policy: ClusterQueuePreemption = ANY
     nominal: tuple[int, int] = (10, 10)
     """The quota of a pair in CPUs."""

@@ -8,13 +8,13 @@ from admitq.core.dump import DumpError, decode, encode
 from admitq.core.model import (
     SECOND,
     Admission,
-    AdmissionCheckState,
+    CheckState,
     ObjectKey,
     PodSetAssignment,
     StopPolicy,
     Taint,
 )
-from admitq.core.settings import AdmissionFairSharing, Settings
+from admitq.core.settings import AdmissionFairSharing, CoreSettings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import LOWER, Play, key, queue
 
@@ -63,7 +63,7 @@ def test_decode_of_invalid_value_raises_with_its_kind(raw: dict[str, Any], compl
 
 def dump_with_all_references() -> dict[str, Any]:
     """Return a dump with unwritten decisions, a standing head, a parked lane, a second pass and a failure."""
-    play = Play(Settings(admission_fair_sharing=AdmissionFairSharing()))
+    play = Play(CoreSettings(admission_fair_sharing=AdmissionFairSharing()))
     play.put(queue("q", 1, preemption=LOWER), queue("s", 1, usage_based_admission=True))
     play.submit("low", "q")
     play.run("low")
@@ -79,7 +79,7 @@ def dump_with_all_references() -> dict[str, Any]:
         "open",
         "q",
         admission=Admission("q", (is_open,)),
-        admission_checks=(("check", AdmissionCheckState.READY),),
+        admission_checks=(("check", CheckState.READY),),
     )
     play.put(queue("z", 1))
     play.submit("zero", "z")

@@ -47,7 +47,7 @@ from admitq.core.refusals import (
     UntoleratedTaint,
 )
 from admitq.core.requests import demands, template_requesting
-from admitq.core.settings import FairSharing, Gates, Resources, Settings
+from admitq.core.settings import CoreSettings, FairSharing, Gates, Resources
 
 FLAVORS = {name: ResourceFlavor(name) for name in ("f1", "f2", "f3")}
 ANY_PREEMPTION = ClusterQueuePreemption(
@@ -66,7 +66,7 @@ class Queue:
         used: Mapping[str, int] | None = None,
         fungibility: FlavorFungibility | None = None,
         preemption: ClusterQueuePreemption = ANY_PREEMPTION,
-        settings: Settings | None = None,
+        settings: CoreSettings | None = None,
         flavors: Mapping[str, ResourceFlavor] = FLAVORS,
     ) -> None:
         def group(of: Mapping[str, int]) -> ResourceGroup:
@@ -84,7 +84,7 @@ class Queue:
         node = trees.put_cluster_queue("q", "org", declared_quotas(spec.resource_groups))
         trees.put_cohort("org", None, declared_quotas((group(lent or {}),)))
         self.flavor_options: FlavorOptions = build_flavor_options(
-            spec, trees, node, flavors, settings or Settings()
+            spec, trees, node, flavors, settings or CoreSettings()
         )
         self._trees, self._node = trees, node
         self.use(used or {})
@@ -108,7 +108,7 @@ class Queue:
 
 def options_without_cohort(
     *groups: ResourceGroup,
-    settings: Settings | None = None,
+    settings: CoreSettings | None = None,
     used: Mapping[FlavorResource, int] | None = None,
 ) -> FlavorOptions:
     """Return the flavor options of a ClusterQueue without cohort."""
@@ -116,7 +116,7 @@ def options_without_cohort(
     spec = ClusterQueue("q", resource_groups=groups)
     node = trees.put_cluster_queue("q", None, declared_quotas(groups))
     trees.add_usage(node, tuple((used or {}).items()))
-    return build_flavor_options(spec, trees, node, FLAVORS, settings or Settings())
+    return build_flavor_options(spec, trees, node, FLAVORS, settings or CoreSettings())
 
 
 def group(flavor: str, **quotas: int) -> ResourceGroup:
@@ -397,7 +397,7 @@ def test_saturated_request_fits_into_no_quota() -> None:
 def test_uncovered_resource_is_refused_unless_it_is_ignored(
     fpga: int, resources: Resources, gate: bool, refusals: tuple[Any, ...] | None
 ) -> None:
-    settings = Settings(resources=resources, gates=Gates(quota_check_strategy=gate))
+    settings = CoreSettings(resources=resources, gates=Gates(quota_check_strategy=gate))
     wanted = demands((PodSet("main", 1, template_requesting({"cpu": 1, "fpga": fpga})),))
     assignment = assign(wanted, options_without_cohort(group("f1", cpu=1), settings=settings))
     if refusals is None:
@@ -482,7 +482,7 @@ def test_podset_of_group_gets_flavors_only_for_its_own_resources() -> None:
 def test_oracle_is_asked_only_when_preemption_can_help(
     amount: int, preemption: ClusterQueuePreemption, *, fair: bool, asked: bool
 ) -> None:
-    settings = Settings(fair_sharing=FairSharing() if fair else None)
+    settings = CoreSettings(fair_sharing=FairSharing() if fair else None)
     queue = Queue({"f1": 2}, lent={"f1": 5}, used={"f1": 7}, preemption=preemption, settings=settings)
     assignment = queue.assign(pods(amount))
     assert assignment.mode is (FitMode.NO_PREEMPTION_CANDIDATES if asked else FitMode.NO_FIT)
@@ -499,7 +499,7 @@ def test_oracle_is_asked_up_to_quota_of_cohort_below_root() -> None:
     other = trees.put_cluster_queue("other", "root", declared_quotas(quota["other"]))
     trees.add_usage(other, ((FlavorResource("f1", "cpu"), 15),))
     spec = ClusterQueue("q", cohort="left", resource_groups=quota["q"])
-    options = build_flavor_options(spec, trees, node, FLAVORS, Settings())
+    options = build_flavor_options(spec, trees, node, FLAVORS, CoreSettings())
     modes = {amount: assign(demands((pods(amount),)), options).mode for amount in (1, 3, 4)}
     assert modes == {
         1: FitMode.NO_PREEMPTION_CANDIDATES,
@@ -520,7 +520,7 @@ def test_flavor_that_fits_for_one_resource_needs_preemption_for_another() -> Non
     wanted = demands((PodSet("main", 1, template_requesting({"cpu": 1, "memory": 3})),))
     assignment = assign(
         wanted,
-        build_flavor_options(spec, trees, node, FLAVORS, Settings()),
+        build_flavor_options(spec, trees, node, FLAVORS, CoreSettings()),
         oracle=oracle_of({"f1": FlavorFit(FitMode.PREEMPT, 0)}),
     )
     assert (assignment.mode, assignment.borrow_level) == (FitMode.PREEMPT, 1)
@@ -546,7 +546,7 @@ def test_preempting_workload_reports_all_evaluated_flavors() -> None:
 
 
 def test_first_fit_or_best_mode_is_selected_when_fungibility_gate_is_off() -> None:
-    gates = Settings(gates=Gates(flavor_fungibility=False))
+    gates = CoreSettings(gates=Gates(flavor_fungibility=False))
     rules = FlavorFungibility(TRY_NEXT, TRY_NEXT, PREEMPTION_FIRST)
     queue = Queue({"f1": 1, "f2": 3}, lent={"f1": 5}, fungibility=rules, settings=gates)
     assert chosen(queue.assign(pods(2))) == ["f1"]
@@ -633,7 +633,7 @@ def test_remembered_assignment_equals_that_of_new_scan(
         lent=lent,
         used=used,
         fungibility=FlavorFungibility(when_can_borrow, STOP, preference),
-        settings=Settings(gates=Gates(flavor_fungibility=gate)),
+        settings=CoreSettings(gates=Gates(flavor_fungibility=gate)),
     )
     wanted = demands(
         tuple(pods(cpu, f"p{number}", group=group) for number, (cpu, group) in enumerate(workload))

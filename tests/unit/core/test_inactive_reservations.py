@@ -6,7 +6,7 @@ import pytest
 
 from admitq.core import events as happened
 from admitq.core.model import SECOND, Admission, Instant, PodSetAssignment
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from tests.unit.core.play import Play, key, queue
 
 EARLY, RESERVED, EVICTED, LATE = (at * SECOND for at in (100, 200, 300, 400))
@@ -125,7 +125,7 @@ def test_a1_inactive_workload_that_is_activated_again_is_charged() -> None:
 
 
 def test_a1_admission_does_not_wait_for_pods_of_a_workload_that_is_not_charged() -> None:
-    play = Play(settings=Settings(block_admission=True))
+    play = Play(settings=CoreSettings(block_admission=True))
     show_reservation(play, **INACTIVE)
     create(play, LATE)
     assert not new_workload_waits(play)

@@ -10,7 +10,7 @@ from admitq.core.instructions import Instruction, ReportPending, ReserveQuota
 from admitq.core.model import LabelSelector, PodSet, QueueingStrategy, SelectorOperator, SelectorRequirement
 from admitq.core.refusals import InsufficientQuota, NamespaceMismatch, NoFlavorFits, NoPreemptionTargets
 from admitq.core.requests import template_requesting
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import RECLAIM, Play, group, key, queue
 
@@ -304,7 +304,7 @@ def test_lane_with_met_need_is_not_refreshed_while_cycles_are_limited() -> None:
 
 
 def test_refusals_are_not_refreshed_while_admission_is_halted() -> None:
-    play = Play(Settings(block_admission=True))
+    play = Play(CoreSettings(block_admission=True))
     play.put(queue("q", 4), queue("other", 1))
     play.submit("large", "q", 3)
     play.run("large")

@@ -14,19 +14,19 @@ from admitq.core.model import ObjectKey
 from admitq.core.overlay import Overlay, evaluate_without
 from admitq.core.preemption import Victim, find_victims
 from admitq.core.preemption.index import Amounts
-from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
+from admitq.core.settings import CoreSettings, FairSharing, Gates, PreemptionStrategy
 from admitq.core.world import WorkloadEntry
 from tests.unit.core.stage import Stage, Stated, pair, policy, stated
 from tests.unit.core.test_preemption_laws import draw_case, draw_nearly_equal_case
 
 CPU = pair("cpu")
-SETTINGS = (Settings(), Settings(fair_sharing=FairSharing()))
+SETTINGS = (CoreSettings(), CoreSettings(fair_sharing=FairSharing()))
 
 
 class OverlayTrial:
     """A world, an overlay of the tree of its first ClusterQueue, and what the overlay supposes."""
 
-    def __init__(self, chance: Random, settings: Settings) -> None:
+    def __init__(self, chance: Random, settings: CoreSettings) -> None:
         self.case = chance.choice([draw_case, draw_nearly_equal_case])(chance, settings)
         self.stage = self.case.stage()
         self.world = self.stage.world
@@ -109,7 +109,7 @@ class OverlayTrial:
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(SETTINGS))
-def test_overlay_equals_changed_tree_after_any_changes(chance: Random, settings: Settings) -> None:
+def test_overlay_equals_changed_tree_after_any_changes(chance: Random, settings: CoreSettings) -> None:
     trial = OverlayTrial(chance, settings)
     before = trial.stage.cells()
     steps = (
@@ -127,7 +127,9 @@ def test_overlay_equals_changed_tree_after_any_changes(chance: Random, settings:
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(SETTINGS))
-def test_overlay_is_computed_again_when_tree_changes_without_it(chance: Random, settings: Settings) -> None:
+def test_overlay_is_computed_again_when_tree_changes_without_it(
+    chance: Random, settings: CoreSettings
+) -> None:
     trial = OverlayTrial(chance, settings)
     steps = (
         trial.reserve_capacity,
@@ -213,7 +215,7 @@ def test_search_counts_quota_that_victim_of_another_head_did_not_borrow() -> Non
 def by_final_share() -> Stage:
     strategies = (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)
     gates = Gates(fair_sharing_preempt_within_nominal=False)
-    return Stage(Settings(fair_sharing=FairSharing(strategies), gates=gates))
+    return Stage(CoreSettings(fair_sharing=FairSharing(strategies), gates=gates))
 
 
 def test_search_accepts_smaller_workload_of_queue_that_borrows_by_reserved_capacity() -> None:

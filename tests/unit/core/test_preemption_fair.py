@@ -3,7 +3,7 @@
 import pytest
 
 from admitq.core.model import ClusterQueuePreemption, ResourceQuota, StopPolicy
-from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
+from admitq.core.settings import CoreSettings, FairSharing, Gates, PreemptionStrategy
 from tests.unit.core.stage import NamesAndReasons, Stage, Weight, policy
 
 OWN = "InClusterQueue"
@@ -18,7 +18,7 @@ RECLAIM_ANY = policy("LowerPriority", "Any")
 
 def fair(*strategies: PreemptionStrategy, within_nominal: bool = True) -> Stage:
     return Stage(
-        Settings(
+        CoreSettings(
             fair_sharing=FairSharing(strategies or (FINAL, INITIAL)),
             gates=Gates(fair_sharing_preempt_within_nominal=within_nominal),
         )

@@ -17,7 +17,7 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.model import ClusterQueuePreemption, ObjectKey, ResourceQuota
 from admitq.core.preemption import find_victims
-from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
+from admitq.core.settings import CoreSettings, FairSharing, Gates, PreemptionStrategy
 from tests.laws.reference.fair_sharing import Fair
 from tests.laws.reference.observed import Observed
 from tests.laws.reference.preemption import Classical, Question
@@ -31,7 +31,7 @@ STRATEGIES = ((FINAL, INITIAL), (FINAL,), (INITIAL,))
 class ObservedStage(Stage):
     """A world for the core and for the reference model."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CoreSettings) -> None:
         self.observed = Observed(settings)
         super().__init__(settings)
 
@@ -44,7 +44,7 @@ class ObservedStage(Stage):
 class Case:
     """The objects of a world, and the preemptor of the search."""
 
-    settings: Settings
+    settings: CoreSettings
     cohorts: list[dict[str, Any]]
     queues: list[dict[str, Any]]
     holders: list[dict[str, Any]]
@@ -75,7 +75,7 @@ def draw_quota(chance: Random, most: int) -> ResourceQuota:
     return ResourceQuota(chance.randrange(most), chance.choice(limits), chance.choice(limits))
 
 
-def draw_case(chance: Random, settings: Settings) -> Case:
+def draw_case(chance: Random, settings: CoreSettings) -> Case:
     resources = chance.choice([["cpu"], ["cpu"], ["cpu", "gpu"]])
     weights = [0, 1, 1, 1, 2, "1/3"]
 
@@ -122,7 +122,7 @@ def draw_case(chance: Random, settings: Settings) -> Case:
     return Case(settings, cohorts, queues, holders, preemptor)
 
 
-def draw_large_request(chance: Random, settings: Settings) -> Case:
+def draw_large_request(chance: Random, settings: CoreSettings) -> Case:
     """Draw neighbors that borrow little, so that the preemptor's own ClusterQueue has to give as well."""
     resources = chance.choice([["cpu"], ["cpu", "gpu"]])
 
@@ -158,7 +158,7 @@ def draw_large_request(chance: Random, settings: Settings) -> Case:
     return Case(settings, cohorts, queues, holders, {"queue": "q0", "of": wanted, "priority": 3, "queued": 9})
 
 
-def draw_nearly_equal_case(chance: Random, settings: Settings) -> Case:
+def draw_nearly_equal_case(chance: Random, settings: CoreSettings) -> Case:
     """Draw queues that borrow nearly the same, so that one workload decides; some quota is not lent."""
     resources = chance.choice([["cpu"], ["cpu"], ["cpu", "gpu"]])
     limits = chance.choice([[None], [None, 0, 1, 2]])
@@ -281,12 +281,12 @@ def check_fit(node: Node, usage: dict[FlavorResource, int]) -> tuple[bool, bool]
 
 @given(st.randoms(use_true_random=False))
 def test_classical_targets_equal_those_of_model(chance: Random) -> None:
-    check_case(draw_case(chance, Settings()), chance)
+    check_case(draw_case(chance, CoreSettings()), chance)
 
 
 @given(st.randoms(use_true_random=False))
 def test_classical_targets_equal_those_of_model_when_neighbors_do_not_suffice(chance: Random) -> None:
-    check_case(draw_large_request(chance, Settings()), chance)
+    check_case(draw_large_request(chance, CoreSettings()), chance)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(STRATEGIES), st.booleans())
@@ -294,7 +294,7 @@ def test_fair_sharing_targets_equal_those_of_model(
     chance: Random, strategies: tuple[PreemptionStrategy, ...], within_nominal: bool
 ) -> None:
     gates = Gates(fair_sharing_preempt_within_nominal=within_nominal)
-    check_case(draw_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance)
+    check_case(draw_case(chance, CoreSettings(fair_sharing=FairSharing(strategies), gates=gates)), chance)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(STRATEGIES), st.booleans())
@@ -303,5 +303,6 @@ def test_fair_sharing_targets_equal_those_of_model_at_nearly_equal_shares(
 ) -> None:
     gates = Gates(fair_sharing_preempt_within_nominal=within_nominal)
     check_case(
-        draw_nearly_equal_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance
+        draw_nearly_equal_case(chance, CoreSettings(fair_sharing=FairSharing(strategies), gates=gates)),
+        chance,
     )

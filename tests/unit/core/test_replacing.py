@@ -11,7 +11,7 @@ from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, Preemption
 from admitq.core.refusals import NoFlavorFits, OriginalHasOtherFlavor, QuotaTakenInCycle
 from admitq.core.replacing import Replacements, usage_beyond
 from admitq.core.requests import template_requesting
-from admitq.core.settings import FairSharing, Settings
+from admitq.core.settings import CoreSettings, FairSharing
 from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, queue, reported
 
 NEWER = ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY)
@@ -217,7 +217,7 @@ def test_usage_beyond_original_is_not_negative_for_any_resource() -> None:
 
 
 def test_fair_sharing_orders_replacement_by_what_it_adds() -> None:
-    play = Play(Settings(fair_sharing=FairSharing()))
+    play = Play(CoreSettings(fair_sharing=FairSharing()))
     play.put(queue("a", 4, "c"), queue("b", 4, "c"))
     play.submit("first", "a", pod_sets=pods(4))
     play.run("first")

@@ -18,16 +18,16 @@ from admitq.core.model import (
     Taint,
 )
 from admitq.core.requests import template_requesting
-from admitq.core.settings import AdmissionFairSharing, Settings
+from admitq.core.settings import AdmissionFairSharing, CoreSettings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import LOWER, RECLAIM, Play, key, preempted, queue, reserved
 
 PERIOD = 10 * SECOND
-WITH_PERIOD = Settings(requeue_batch_period=PERIOD)
+WITH_PERIOD = CoreSettings(requeue_batch_period=PERIOD)
 TAINT = Taint("spot", "", "NoSchedule")
 
 
-def _play_with_waiting(settings: Settings = WITH_PERIOD, **fields: Any) -> Play:
+def _play_with_waiting(settings: CoreSettings = WITH_PERIOD, **fields: Any) -> Play:
     """Return a full cohort of two queues and a full queue ``alone``, with a waiting workload in each."""
     play = Play(settings)
     play.put(queue("p", 2, "all", **fields), queue("q", 2, "all", **fields), queue("alone", 1, **fields))
@@ -78,7 +78,7 @@ def test_new_workload_is_evaluated_at_once_within_a_period() -> None:
 
 
 def test_lanes_are_evaluated_at_once_without_a_period() -> None:
-    play = _play_with_waiting(Settings())
+    play = _play_with_waiting(CoreSettings())
     play.finish("a")
     assert play.state.next_wakeup(play.now) == play.now
     play.run("in-q")
@@ -124,7 +124,7 @@ def _decide(play: Play) -> None:
 def test_no_workload_that_fits_is_left_waiting_after_the_last_batch(seed: int) -> None:
     """After the last batch, evaluating all workloads once more admits none."""
     chance = random.Random(seed)  # noqa: S311 a draw of a test
-    play = Play(Settings(requeue_batch_period=chance.choice([1, SECOND, PERIOD])))
+    play = Play(CoreSettings(requeue_batch_period=chance.choice([1, SECOND, PERIOD])))
     names = ("p", "q", "r")
 
     def put(name: str) -> None:
@@ -163,8 +163,8 @@ def test_no_workload_that_fits_is_left_waiting_after_the_last_batch(seed: int) -
 
 def test_state_without_cycles_wakes_up_only_for_timers() -> None:
     sharing = AdmissionFairSharing(sampling_interval=SECOND)
-    state = AdmissionState(Settings(admission_fair_sharing=sharing), cycles=False)
-    play = Play(Settings(admission_fair_sharing=sharing))
+    state = AdmissionState(CoreSettings(admission_fair_sharing=sharing), cycles=False)
+    play = Play(CoreSettings(admission_fair_sharing=sharing))
     play.state = state
     play.send(happened.NamespaceChanged("n", ()))
     play.put_flavors("default")

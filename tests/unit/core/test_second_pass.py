@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.core.model import SECOND, Admission, AdmissionCheckState, ObjectKey, PodSetAssignment, Workload
+from admitq.core.model import SECOND, Admission, CheckState, ObjectKey, PodSetAssignment, Workload
 from admitq.core.second_pass import SecondPass, SecondPasses, needs_second_pass
 
 ONE, TWO = ObjectKey("default", "one"), ObjectKey("default", "two")
@@ -15,7 +15,7 @@ OPEN = PodSetAssignment("open", (("cpu", "f"),), (("cpu", 1000),), 1, lacks_topo
 def _workload(**of: Any) -> Workload:
     fields: dict[str, Any] = {
         "admission": Admission("main", (PLACED, OPEN)),
-        "admission_checks": (("provision", AdmissionCheckState.READY), ("review", AdmissionCheckState.READY)),
+        "admission_checks": (("provision", CheckState.READY), ("review", CheckState.READY)),
     }
     return Workload(ONE, "uid", "main", 0, (), **{**fields, **of})
 
@@ -30,8 +30,8 @@ def _workload(**of: Any) -> Workload:
         (
             {
                 "admission_checks": (
-                    ("provision", AdmissionCheckState.READY),
-                    ("review", AdmissionCheckState.PENDING),
+                    ("provision", CheckState.READY),
+                    ("review", CheckState.PENDING),
                 )
             },
             False,

@@ -36,7 +36,7 @@ from admitq.core.model import (
 )
 from admitq.core.refusals import NamespaceMismatch
 from admitq.core.requests import template_requesting
-from admitq.core.settings import AdmissionFairSharing, FairSharing, Settings
+from admitq.core.settings import AdmissionFairSharing, CoreSettings, FairSharing
 from admitq.core.state import AdmissionState
 from admitq.core.statuses import FlavorTotals, ResourceTotal
 from tests.unit.core.play import LOWER, Play, group, key, queue, reserved
@@ -253,7 +253,7 @@ def test_d19_implicit_cohort_of_broken_circle_is_refreshed_when_it_is_dropped() 
 
 
 def test_d20_shares_are_exact_and_the_status_rounds_up() -> None:
-    play = Play(Settings(fair_sharing=FairSharing()))
+    play = Play(CoreSettings(fair_sharing=FairSharing()))
     play.put(queue("q", 0, cohort="org"), queue("pool", 3, cohort="org"))
     play.submit("w", "q", cpu=2)
     play.decide()
@@ -285,7 +285,7 @@ def test_d20_local_queue_without_cluster_queue_counts_nothing() -> None:
 
 def test_d19_sampling_of_past_use_counts_no_cycle() -> None:
     sharing = AdmissionFairSharing(half_life=60 * 10**9, sampling_interval=60 * 10**9)
-    play = Play(Settings(admission_fair_sharing=sharing))
+    play = Play(CoreSettings(admission_fair_sharing=sharing))
     play.put(queue("q", 2))
     before = play.state.queries.cycles_run
     play.now += 60 * 10**9

@@ -3,7 +3,7 @@
 import json
 
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS
-from localcluster.access import Permission, calls, foreign, permissions, refused, unused
+from localcluster.access import AllowedVerb, calls, foreign, permissions, refused, unused
 
 RULES = [
     {"apiGroups": ["batch"], "resources": ["jobs", "jobs/status"], "verbs": ["patch"]},
@@ -27,9 +27,9 @@ def audit_line(
 
 def test_rules_are_split_into_single_permissions() -> None:
     assert permissions(RULES) == {
-        Permission("batch", "jobs", "patch"),
-        Permission("batch", "jobs/status", "patch"),
-        Permission("", "secrets", "get"),
+        AllowedVerb("batch", "jobs", "patch"),
+        AllowedVerb("batch", "jobs/status", "patch"),
+        AllowedVerb("", "secrets", "get"),
     }
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.measures import Level, percentile, usage_by_process
+from benchmarks.measures import AmountOverTime, percentile, usage_by_process
 from benchmarks.seed import Plan
 from localcluster.processes import Usage
 
@@ -21,7 +21,7 @@ def plan(**changes: object) -> Plan:
 
 
 def test_level_mean_is_weighted_by_duration():
-    level = Level()
+    level = AmountOverTime()
     level.begin(10.0)
     level.change(+4, 11.0)
     level.change(-3, 13.0)

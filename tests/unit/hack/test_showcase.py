@@ -6,7 +6,7 @@ import yaml
 
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from showcase import samples
-from showcase.progress import JobProgress, Stage, read_jobs, read_queues
+from showcase.progress import JobProgress, JobStage, read_jobs, read_queues
 from showcase.view import Story
 
 NAMES = names_for()
@@ -45,18 +45,20 @@ HELD = workload(conditions=[condition("QuotaReserved", "False", "no quota")])
 @pytest.mark.parametrize(
     ("job_object", "workloads", "expected"),
     [
-        (job(suspend=True), [], (Stage.HELD, (), "")),
-        (job(suspend=True), [HELD], (Stage.HELD, (), "no quota")),
-        (job(active=4), [ADMITTED], (Stage.ADMITTED, ("spot",), "")),
-        (job(active=4, ready=3), [ADMITTED], (Stage.RUNNING, ("spot",), "")),
-        (job(succeeded=4), [ADMITTED], (Stage.RUNNING, ("spot",), "")),
-        (job(conditions=[condition("Complete")]), [ADMITTED], (Stage.FINISHED, ("spot",), "")),
-        (job(conditions=[condition("Failed")]), [], (Stage.FAILED, (), "")),
-        (job(conditions=[condition("Complete", "False")]), [], (Stage.ADMITTED, (), "")),
+        (job(suspend=True), [], (JobStage.HELD, (), "")),
+        (job(suspend=True), [HELD], (JobStage.HELD, (), "no quota")),
+        (job(active=4), [ADMITTED], (JobStage.ADMITTED, ("spot",), "")),
+        (job(active=4, ready=3), [ADMITTED], (JobStage.RUNNING, ("spot",), "")),
+        (job(succeeded=4), [ADMITTED], (JobStage.RUNNING, ("spot",), "")),
+        (job(conditions=[condition("Complete")]), [ADMITTED], (JobStage.FINISHED, ("spot",), "")),
+        (job(conditions=[condition("Failed")]), [], (JobStage.FAILED, (), "")),
+        (job(conditions=[condition("Complete", "False")]), [], (JobStage.ADMITTED, (), "")),
     ],
 )
 def test_job_progress_follows_status_and_conditions(
-    job_object: dict[str, Any], workloads: list[dict[str, Any]], expected: tuple[Stage, tuple[str, ...], str]
+    job_object: dict[str, Any],
+    workloads: list[dict[str, Any]],
+    expected: tuple[JobStage, tuple[str, ...], str],
 ):
     api: Any = FixedLists(jobs=[job_object], workloads=workloads)
     (progress,) = read_jobs(api, NAMES, [("team-a", "first")])
@@ -100,18 +102,18 @@ def test_queue_progress_lists_cpu_usage_in_order_of_flavors():
 
 
 def test_story_has_one_line_per_stage_and_one_for_the_reason():
-    def progress(stage: Stage, reason: str = "") -> list[JobProgress]:
+    def progress(stage: JobStage, reason: str = "") -> list[JobProgress]:
         return [
-            JobProgress("team-a/first", stage, 4, 4, ("spot",) if stage is not Stage.HELD else (), reason)
+            JobProgress("team-a/first", stage, 4, 4, ("spot",) if stage is not JobStage.HELD else (), reason)
         ]
 
     story = Story(begin=100.0)
     lines_of_steps = [
-        story.lines(progress(Stage.HELD), 100.0),
-        story.lines(progress(Stage.HELD, "no quota"), 100.5),
-        story.lines(progress(Stage.HELD, "still no quota"), 101.0),
-        story.lines(progress(Stage.RUNNING), 102.0),
-        story.lines(progress(Stage.FINISHED), 110.0),
+        story.lines(progress(JobStage.HELD), 100.0),
+        story.lines(progress(JobStage.HELD, "no quota"), 100.5),
+        story.lines(progress(JobStage.HELD, "still no quota"), 101.0),
+        story.lines(progress(JobStage.RUNNING), 102.0),
+        story.lines(progress(JobStage.FINISHED), 110.0),
     ]
     assert [line.split(maxsplit=3)[2:] for lines in lines_of_steps for line in lines] == [
         ["team-a/first", "held"],

@@ -19,7 +19,7 @@ from admitq.metrics.registry import Metrics
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import NAMESPACES, Resource
-from admitq.runtime.store import Change, Store
+from admitq.runtime.store import ObjectChange, Store
 from admitq.workloads.transitions import is_reserved
 from admitq_api import conditions
 from admitq_api.labels import names_for
@@ -87,7 +87,7 @@ class Cluster:
 
     def observe(self, resource: Resource, obj: dict[str, Any]) -> None:
         store = Store(resource)
-        changes: list[Change] = []
+        changes: list[ObjectChange] = []
         store.subscribe(changes.append)
         store.upsert(obj)
         self.manager.observe(resource, changes[0])

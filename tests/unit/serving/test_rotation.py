@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from admitq.serving import certificates, rotation
-from admitq.serving.certificates import DAY, OVERLAP, Authority, bundle_contains, is_signed_by
+from admitq.serving.certificates import DAY, OVERLAP, Authorities, bundle_contains, is_signed_by
 from admitq.serving.rotation import (
     BundleTarget,
     CertificateApiError,
@@ -98,7 +98,7 @@ class FakeApi:
         return base64.b64decode(self.objects[target]["webhooks"][0]["clientConfig"].get("caBundle", ""))
 
     @property
-    def authority(self) -> Authority:
+    def authority(self) -> Authorities:
         assert self.secret
         return certificates.from_secret_data(self.secret["data"])
 

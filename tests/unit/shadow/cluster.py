@@ -15,7 +15,7 @@ from admitq.core import events
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
-from admitq.core.settings import Settings
+from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
 from admitq.shadow.comparison import Shadow
 from admitq.shadow.findings import Agreement, Disagreement, Preempted
@@ -56,8 +56,8 @@ class Inbox:
 class Cluster:
     """The API server, the manager in charge, and the shadow."""
 
-    def __init__(self, settings: Settings | None = None, draw: random.Random | None = None) -> None:
-        settings = settings or Settings()
+    def __init__(self, settings: CoreSettings | None = None, draw: random.Random | None = None) -> None:
+        settings = settings or CoreSettings()
         self.now: Instant = 1_000 * SECOND
         self.draw = draw
         self.workloads: dict[ObjectKey, Workload] = {}

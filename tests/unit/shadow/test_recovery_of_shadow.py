@@ -15,7 +15,7 @@ from admitq.core.events import WorkloadChanged
 from admitq.core.handlers import HANDLERS, cycles
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change
+from admitq.runtime.store import ObjectChange
 from tests.unit.controllers.builders import KINDS
 from tests.unit.manager.test_recovery import (
     BAD,
@@ -46,7 +46,7 @@ class FollowedCluster(Cluster):
         self._version = 10
         self.follow(self._deliver)
 
-    def _deliver(self, resource: Resource, change: Change) -> None:
+    def _deliver(self, resource: Resource, change: ObjectChange) -> None:
         store = self.part._stores[resource]
         if change.new is None:
             store.remove(version(change.object, 3_000))

@@ -13,7 +13,7 @@ from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.integrations.families.ray_clusters import CLUSTER_KIND as CLUSTERS_OF_JOBS
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.workload_names import create_workload_name
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq_api.json_objects import value_at
 from tests.unit.controllers.builders import (
     KINDS,
@@ -193,7 +193,7 @@ def test_scaled_ray_cluster_enqueues_its_ray_job() -> None:
     assert "headGroupSpec" not in new["spec"]
 
     def keys(before: dict[str, Any], now: dict[str, Any], name: str = "j-1") -> set[Key]:
-        change = Change("modified", Key("ns", name), now, orjson.dumps(before))
+        change = ObjectChange("modified", Key("ns", name), now, orjson.dumps(before))
         return {
             key for watch in part.spec.watches if watch.resource == CLUSTERS for key in watch.keys(change)
         }

@@ -10,7 +10,7 @@ from admitq.controllers.registry import build_controllers
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import KINDS, NAMES, admitted, workload
 from tests.unit.controllers.job.pod_groups import GROUP, PodWorld, group_workload, owner, pod, pods_of_group
@@ -124,7 +124,7 @@ def test_change_enqueues_pods_and_groups_that_it_affects() -> None:
 
     def enqueued(resource: Any, obj: dict[str, Any]) -> set[Key]:
         key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-        return set(keys[resource](Change("added", key, obj, None)))
+        return set(keys[resource](ObjectChange("added", key, obj, None)))
 
     assert enqueued(PODS, pod("a", group="g")) == {GROUP}
     assert enqueued(PODS, high) == {Key("ns", "alone")}

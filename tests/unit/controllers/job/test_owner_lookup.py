@@ -17,7 +17,7 @@ from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq.integrations.ownership import Owner
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, REPLICA_SETS, Resource
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from tests.unit.controllers.builders import KINDS, NAMES, admitted, job, settings_with, workload
 from tests.unit.controllers.world import World
 
@@ -191,12 +191,12 @@ def test_changed_admission_of_ancestor_enqueues_jobs_at_every_depth(world: World
     part, *_ = registry.build_controllers(world.ctx, world.core).when_served
     keys = next(watch.keys for watch in part.spec.watches if watch.resource == KINDS.workloads)
     new = admitted(owner=reference("Robot", "r"))
-    enqueued = {str(key) for key in keys(Change("added", Key("ns", "w"), new, None))}
+    enqueued = {str(key) for key in keys(ObjectChange("added", Key("ns", "w"), new, None))}
     assert enqueued == {"ns/one", "ns/two", "ns/three"}
     pending = workload(owner=reference("Robot", "r"))
-    assert {str(key) for key in keys(Change("added", Key("ns", "w"), pending, None))} == enqueued
+    assert {str(key) for key in keys(ObjectChange("added", Key("ns", "w"), pending, None))} == enqueued
     other_priority = orjson.dumps({**pending, "spec": {**pending["spec"], "priority": 5}})
-    assert {str(key) for key in keys(Change("modified", Key("ns", "w"), pending, other_priority))} == {
+    assert {str(key) for key in keys(ObjectChange("modified", Key("ns", "w"), pending, other_priority))} == {
         "ns/one"
     }
 

@@ -19,7 +19,7 @@ from admitq.controllers.pods.failure_recovery import (
 )
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NODES
-from admitq.runtime.store import Change, Key, Store
+from admitq.runtime.store import Key, ObjectChange, Store
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import NAMES, instant, settings_with, timestamp
 from tests.unit.controllers.world import CONFLICT, World, cluster_scoped
@@ -190,7 +190,7 @@ def test_node_that_becomes_unreachable_enqueues_its_terminating_pods(world: Worl
     _, of_nodes = (watch.keys for watch in failure_recovery_part(world).spec.watches)
 
     def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
-        change = Change("modified", Key("", "n"), new, None if old is None else orjson.dumps(old))
+        change = ObjectChange("modified", Key("", "n"), new, None if old is None else orjson.dumps(old))
         return {key.name for key in of_nodes(change)}
 
     assert changed(node([]), node()) == {"terminating"}
@@ -201,10 +201,10 @@ def test_node_that_becomes_unreachable_enqueues_its_terminating_pods(world: Worl
 def test_changed_pod_is_enqueued_only_if_it_is_terminating(world: World) -> None:
     of_pods, _ = (watch.keys for watch in failure_recovery_part(world).spec.watches)
     key = Key("ns", "p")
-    assert list(of_pods(Change("modified", key, slim_pod(pod(), NAMES), None))) == [key]
+    assert list(of_pods(ObjectChange("modified", key, slim_pod(pod(), NAMES), None))) == [key]
     running = slim_pod(pod(deletionTimestamp=None), NAMES)
-    assert list(of_pods(Change("added", key, running, None))) == []
-    assert list(of_pods(Change("deleted", key, None, orjson.dumps(pod())))) == []
+    assert list(of_pods(ObjectChange("added", key, running, None))) == []
+    assert list(of_pods(ObjectChange("deleted", key, None, orjson.dumps(pod())))) == []
 
 
 def test_stores_keep_only_needed_fields_of_nodes_and_pods(world: World) -> None:

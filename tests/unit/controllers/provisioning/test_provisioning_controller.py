@@ -11,7 +11,7 @@ from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.watches import provisioning_controller
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import POD_TEMPLATES, Resource
-from admitq.runtime.store import Change, Key, Store
+from admitq.runtime.store import Key, ObjectChange, Store
 from tests.unit.controllers.builders import KINDS, NAMES, reserved, timestamp, workload
 from tests.unit.controllers.world import World, cluster_scoped
 
@@ -112,7 +112,7 @@ def enqueued(
     """Return the keys that a change enqueues."""
     obj: dict[str, Any] = new or old or {}
     key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-    change = Change("modified", key, new, None if old is None else orjson.dumps(old))
+    change = ObjectChange("modified", key, new, None if old is None else orjson.dumps(old))
     watches = provisioning_controller(world.ctx).spec.watches
     return {str(key) for watch in watches if watch.resource == resource for key in watch.keys(change)}
 

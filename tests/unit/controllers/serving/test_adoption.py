@@ -8,7 +8,7 @@ import pytest
 from admitq.controllers.plan import Create, RecordEvent
 from admitq.controllers.serving.controller import ServingController
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import KINDS, NAMES, admitted, workload
 from tests.unit.controllers.serving.objects import (
@@ -175,5 +175,5 @@ def test_e_stateful_set_is_reconciled_when_its_workload_loses_its_annotations() 
     )
     created = of_set(workload(), job)
     without_annotations = with_value(created, ("metadata", "annotations"), {})
-    change = Change("modified", Key("ns", NAME), without_annotations, orjson.dumps(created))
+    change = ObjectChange("modified", Key("ns", NAME), without_annotations, orjson.dumps(created))
     assert set(watch.keys(change)) == {Key("ns", "s")}
