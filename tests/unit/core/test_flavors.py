@@ -642,7 +642,7 @@ def test_remembered_assignment_equals_that_of_new_scan(
     remembered = queue.flavor_options.options_for(wanted)
     for change in ({}, *changes, {}):
         queue.use(change)
-        without_memory.remembered[wanted] = remembered._replace(first=None, fitting={}, chosen={}, refused={})
+        without_memory.cached[wanted] = remembered._replace(first=None, fitting={}, chosen={}, refused={})
         assert assign(wanted, queue.flavor_options) == assign(wanted, without_memory)
 
 

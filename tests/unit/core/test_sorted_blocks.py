@@ -106,7 +106,7 @@ def test_first_without_estimates_needs_no_function_for_bounds() -> None:
     blocks.add((2,), "b", 3)
     first = blocks.first(partial(ge, 4))
     assert first is not None
-    assert (first.place, first.item, first.bound) == ((2,), "b", 3)
+    assert (first.key, first.item, first.bound) == ((2,), "b", 3)
 
 
 def _ascending(count: int) -> list[int]:
