@@ -139,7 +139,7 @@ class WaitingForPreemption:
 
 @dataclass(frozen=True, slots=True)
 class LostInCycle:
-    """Another head holds capacity or targets that the head needs; its targets do not free enough for both.
+    """Another head holds capacity or targets that this head needs, and frees too little for both.
 
     No head of the cohort tree made progress since the scan of flavors began: else the lane would be
     ``Ready``. Any return of quota ends the waiting.
@@ -179,7 +179,7 @@ HEAD_REFUSED_AFTER_LOSS: Final = WaitEvent(
 )
 STRICT_HEAD_REFUSED: Final = WaitEvent(
     "head of a StrictFIFO queue refused",
-    "All flavors refuse the head, or another reason that does not hold workloads of a StrictFIFO queue back.",
+    "The head is refused, and the reason does not hold workloads of a StrictFIFO queue back.",
     {Ready: FirstOfStrictQueue},
 )
 PREEMPTION_BEGUN: Final = WaitEvent(
