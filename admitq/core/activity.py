@@ -75,15 +75,15 @@ def _missing_checks(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[st
 
 
 def _inactive_checks(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
-    known = (objects.checks.get(name) for name in check_names(queue))
-    return tuple(check.name for check in known if check is not None and not check.active) or None
+    checks = (objects.checks.get(name) for name in check_names(queue))
+    return tuple(check.name for check in checks if check is not None and not check.active) or None
 
 
 def _checks_of(controller: str, queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...]:
     if not controller:
         return ()
-    known = (objects.checks.get(name) for name in check_names(queue))
-    return tuple(check.name for check in known if check is not None and check.controller_name == controller)
+    checks = (objects.checks.get(name) for name in check_names(queue))
+    return tuple(check.name for check in checks if check is not None and check.controller_name == controller)
 
 
 def _several_multikueue(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:

@@ -198,14 +198,14 @@ class CohortTrees:
     def touch(self, node: Node) -> None:
         """Record that quota or usage changed at a node, and so at the nodes above it."""
         self._changes += 1
-        at = node
+        current = node
         while True:
-            if at.is_cohort:
-                self.changed_cohorts.add(at.name)
-            if at.parent is None:
+            if current.is_cohort:
+                self.changed_cohorts.add(current.name)
+            if current.parent is None:
                 break
-            at = at.parent
-        at.generation = self._changes
+            current = current.parent
+        current.generation = self._changes
 
     def _record_edit(self, node: Node) -> None:
         self.touch(node)
@@ -279,12 +279,12 @@ class CohortTrees:
     def _circle(self, node: Node) -> list[Node]:
         """Return the cohorts of the circle of declared parents that a node is in; empty without circle."""
         visited: dict[str, Node] = {}
-        at: Node | None = node
-        while at is not None and at.name not in visited:
-            visited[at.name] = at
-            above = at.declared_parent
-            at = None if above is None else self.cohorts[above]
-        return list(visited.values()) if at is node else []
+        current: Node | None = node
+        while current is not None and current.name not in visited:
+            visited[current.name] = current
+            above = current.declared_parent
+            current = None if above is None else self.cohorts[above]
+        return list(visited.values()) if current is node else []
 
     def _link(self, node: Node, parent: Node) -> None:
         if node.is_cohort:

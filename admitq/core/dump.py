@@ -237,21 +237,21 @@ def restore_unobserved(world: World, dump: Dump) -> None:
     _check("preemptions", (preemption.key for preemption in dump.preemptions), world.workloads)
     for preemption in dump.preemptions:
         world.preempt(preemption)
-    _check("pending", (each.key for each in dump.pending), world.workloads)
-    for each in dump.pending:
-        _restore_pending(world, each)
-    _check("queues", (each.name for each in dump.queues), world.cluster_queues)
-    for each in dump.queues:
-        entry = world.cluster_queues[each.name]
-        if each.preemptor is not None:
-            _check("queues.preemptor", (each.preemptor.key,), entry.queue.members)
-            entry.queue.restore_preemptor(each.preemptor)
-        for key, state in each.lanes:
-            _restore_lane(entry, key, state, has_batch=each.batch_due_at is not None)
-        world.cohort_trees.restore_counts(entry.node, each.generation, each.progress)
-        world.waiting.restore(entry, has_outdated_refusals=each.has_outdated_refusals)
+    _check("pending", (dumped.key for dumped in dump.pending), world.workloads)
+    for dumped in dump.pending:
+        _restore_pending(world, dumped)
+    _check("queues", (dumped.name for dumped in dump.queues), world.cluster_queues)
+    for dumped in dump.queues:
+        entry = world.cluster_queues[dumped.name]
+        if dumped.preemptor is not None:
+            _check("queues.preemptor", (dumped.preemptor.key,), entry.queue.members)
+            entry.queue.restore_preemptor(dumped.preemptor)
+        for key, state in dumped.lanes:
+            _restore_lane(entry, key, state, has_batch=dumped.batch_due_at is not None)
+        world.cohort_trees.restore_counts(entry.node, dumped.generation, dumped.progress)
+        world.waiting.restore(entry, has_outdated_refusals=dumped.has_outdated_refusals)
     world.waiting.batches.restore(
-        (each.name, each.batch_due_at) for each in dump.queues if each.batch_due_at is not None
+        (dumped.name, dumped.batch_due_at) for dumped in dump.queues if dumped.batch_due_at is not None
     )
     world.pods.is_halted = dump.halted
     needed = {second_pass.key for second_pass in world.second_passes.scheduled}
@@ -340,7 +340,7 @@ def encode(value: object) -> object:
     if isinstance(value, Fraction):
         return {_NAME: Fraction.__name__, "numerator": value.numerator, "denominator": value.denominator}
     if is_dataclass(value) and not isinstance(value, type):
-        content = {each.name: encode(getattr(value, each.name)) for each in fields(value)}
+        content = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
         return {_NAME: type(value).__name__, **content}
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)

@@ -102,7 +102,7 @@ class FailedReservations(NamedTuple):
 _DECIDED: Final = frozenset({"admission", "admitted", "reserved_at"})
 
 _not_decided: Final[Callable[[Workload], object]] = attrgetter(
-    *(each.name for each in fields(Workload) if each.name not in _DECIDED)
+    *(field_.name for field_ in fields(Workload) if field_.name not in _DECIDED)
 )
 """Returns all values of a workload that a reservation does not change."""
 

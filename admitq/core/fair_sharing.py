@@ -50,9 +50,9 @@ NO_SHARE: Final = Share(infinite=False, amount=Fraction(0))
 def _lendable(cohort: Node) -> Lendable:
     """Return the amounts of all quota at the root that a cohort could lend to its children, by resource."""
     root = cohort.root
-    known = cohort.lendable
-    if known is not None and known.generation == root.quota_generation:
-        return known
+    cached = cohort.lendable
+    if cached is not None and cached.generation == root.quota_generation:
+        return cached
     by_resource: dict[str, int] = {}
     for pair in root.cells:
         # A cohort without a cell of the pair can lend the quota of the cohort above it.
@@ -100,7 +100,7 @@ def _share_of(node: Node, borrowed: Mapping[str, int]) -> Share:
     ]
     if not ratios:
         return NO_SHARE
-    ratio, resource = max(ratios, key=lambda each: each[0])
+    ratio, resource = max(ratios, key=lambda ratio_and_resource: ratio_and_resource[0])
     weight = node.fair_weight
     if weight <= 0:
         return Share(infinite=True, amount=ratio, resource=resource)
@@ -250,21 +250,21 @@ class Tournament(Generic[C]):
 
     def _compare_path(self, node: Node) -> None:
         """Compare the nominees again, from a ClusterQueue up to the root."""
-        at: Node | None = node
-        while at is not None:
-            tournament_node = self._tournament_nodes.get(at)
-            parent = at.parent
+        current: Node | None = node
+        while current is not None:
+            tournament_node = self._tournament_nodes.get(current)
+            parent = current.parent
             if tournament_node is not None:
-                if at.is_cohort:
+                if current.is_cohort:
                     tournament_node.nominee = tournament_node.best()
                 tournament_node.version += 1
                 if parent is not None and tournament_node.nominee is not None:
-                    sort_key = self._order(tournament_node.nominee, at)
+                    sort_key = self._order(tournament_node.nominee, current)
                     heapq.heappush(
                         self._tournament_nodes[parent].ranking,
                         (sort_key, tournament_node.version, tournament_node),
                     )
-            at = parent
+            current = parent
 
     def _order(self, head: C, node: Node) -> TournamentOrder:
         """Return the sort key of a nominee at a node."""

@@ -326,7 +326,7 @@ def _unit_options(options: FlavorOptions, unit: Mapping[int, PodSetDemand]) -> U
             totals[PODS] = min(demand.count, UNLIMITED)
         for resource, amount in totals.items():
             requested[resource] = add(requested.get(resource, 0), amount)
-        requests.append(amounts(each for each in totals.items() if each[0] in covered))
+        requests.append(amounts(item for item in totals.items() if item[0] in covered))
     missing = sorted(resource for resource, amount in requested.items() if amount and resource not in covered)
     pod_sets = [demand.pod_set for demand in unit.values()]
     group_options = (_group_options(group, pod_sets, requested, options.refused) for group in options.groups)

@@ -241,11 +241,11 @@ def _check_holders(world: World) -> None:
     _expect("holders of quota", len(world.quota_holders), sum(map(len, charged.values())))
     for (name, leaving), entries in charged.items():
         holders = world.quota_holders.leaving(name) if leaving else world.quota_holders.staying(name)
-        entries.sort(key=lambda each: (each.workload.priority, -each.reserved_at, each.workload.uid))
+        entries.sort(key=lambda holder: (holder.workload.priority, -holder.reserved_at, holder.workload.uid))
         _expect(
             f"{'leaving holders' if leaving else 'staying holders'} of {name}",
-            [each.workload.key for _, each in holders],
-            [each.workload.key for each in entries],
+            [holder.workload.key for _, holder in holders],
+            [holder.workload.key for holder in entries],
         )
 
 

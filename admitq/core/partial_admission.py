@@ -35,7 +35,7 @@ def assign_partially(
     """
     spares = [_spare(demand) for demand in demands]
     total = sum(spares)
-    found: Assignment | None = None
+    best: Assignment | None = None
     low, high = 0, total + 1
     while low < high:
         step = (low + high) // 2
@@ -45,7 +45,7 @@ def assign_partially(
         )
         assignment = attempt(fewer)
         if suffices(assignment):
-            found, high = assignment, step
+            best, high = assignment, step
         else:
             low = step + 1
-    return found
+    return best

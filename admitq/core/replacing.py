@@ -109,11 +109,11 @@ class Replacements(Generic[S]):
     def circle(self, key: ObjectKey) -> Collection[ObjectKey]:
         """Return the circle of replacements that a workload is in; empty without one."""
         members: dict[ObjectKey, None] = {}
-        at: ObjectKey | None = key
-        while at is not None and at not in members:
-            members[at] = None
-            at = self._original.get(at)
-        return members if at == key else ()
+        current: ObjectKey | None = key
+        while current is not None and current not in members:
+            members[current] = None
+            current = self._original.get(current)
+        return members if current == key else ()
 
     def successor(self, original: S) -> S | None:
         """Return the replacement that takes over the quota of the original; None without one."""

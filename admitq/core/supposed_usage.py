@@ -36,12 +36,12 @@ class SupposedUsage:
         """Assume additional usage (negative: less usage) at a ClusterQueue's cell."""
         usage = self._usage
         spill = amount
-        at: Cell | None = cell
-        while at is not None:
-            used = usage.get(at, at.usage)
-            usage[at] = used + spill
-            spill = _spilled(at, used, spill)
-            at = at.parent
+        current: Cell | None = cell
+        while current is not None:
+            used = usage.get(current, current.usage)
+            usage[current] = used + spill
+            spill = _spilled(current, used, spill)
+            current = current.parent
 
     def add_where_differing(self, cell: Cell, amount: int) -> None:
         """Count an amount that the tree will count at a ClusterQueue's cell, where assumed usage differs."""
@@ -49,30 +49,30 @@ class SupposedUsage:
         if not usage:
             return
         spill = amount
-        at: Cell | None = cell
-        while at is not None:
-            used = usage.get(at)
+        current: Cell | None = cell
+        while current is not None:
+            used = usage.get(current)
             if used is None:
-                used = at.usage
+                used = current.usage
             else:
-                usage[at] = used + spill
-            spill = _spilled(at, used, spill)
-            at = at.parent
+                usage[current] = used + spill
+            spill = _spilled(current, used, spill)
+            current = current.parent
 
     def apply(self, node: Node) -> None:
         """Put the assumed usage into the cells of a node and of the nodes above it."""
         usage = self._usage
         if not usage:
             return
-        at: Node | None = node
-        while at is not None and at not in self._entered:
-            self._entered[at] = None
-            for cell in at.cells.values():
+        current: Node | None = node
+        while current is not None and current not in self._entered:
+            self._entered[current] = None
+            for cell in current.cells.values():
                 supposed = usage.get(cell)
                 if supposed is not None:
                     self._replaced.append((cell, cell.usage))
                     cell.usage = supposed
-            at = at.parent
+            current = current.parent
 
     def restore(self) -> None:
         """Restore the usage of all cells that ``apply`` changed."""

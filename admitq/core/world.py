@@ -142,8 +142,8 @@ class World:
         self.waiting.tree_edited(node)
         if self.settings.fair_sharing is not None:
             root = node.root
-            self.touched_cluster_queues.update(each.name for each in root.cluster_queues_below())
-            self.cohort_trees.changed_cohorts.update(each.name for each in root.cohorts_below())
+            self.touched_cluster_queues.update(node_below.name for node_below in root.cluster_queues_below())
+            self.cohort_trees.changed_cohorts.update(node_below.name for node_below in root.cohorts_below())
 
     def _update_requests_of_replacement(self, entry: WorkloadEntry) -> None:
         if entry.pending is not None and entry.pending.is_in_cycle:

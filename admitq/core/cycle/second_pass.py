@@ -26,8 +26,8 @@ from admitq.core.world import World
 
 def is_second_pass_due(world: World, now: Instant) -> bool:
     """Whether a second pass is due. While admission is halted, no second pass is due."""
-    at = None if world.is_halted else world.second_passes.next_at()
-    return at is not None and at <= now
+    due_at = None if world.is_halted else world.second_passes.next_at()
+    return due_at is not None and due_at <= now
 
 
 def try_second_passes(world: World, now: Instant) -> Iterator[None]:

@@ -115,13 +115,13 @@ class FinalBounds:
 
     def update(self, node: Node) -> None:
         """Update the index and all bounds on the path of a ClusterQueue, after a change there."""
-        former = {at: self.index.sort_key(at) for at in (node, *node.ancestors)}
+        former = {changed: self.index.sort_key(changed) for changed in (node, *node.ancestors)}
         self.index.update(node)
-        for at in former:
-            self._least.pop(at, None)
-        for at, key in former.items():
-            if at.parent is not None:
-                self._move(at, at.parent, key)
+        for changed in former:
+            self._least.pop(changed, None)
+        for changed, key in former.items():
+            if changed.parent is not None:
+                self._move(changed, changed.parent, key)
 
     def _move(self, node: Node, cohort: Node, former: ShareKey | None) -> None:
         """Give a node its present key, and estimate its bounds again: they may change without the key."""

@@ -110,13 +110,13 @@ class CandidateIndex(ABC, Generic[_Key]):
 
     def update(self, node: Node) -> None:
         """Update the lists on the path of a ClusterQueue, after a change there."""
-        at = node
-        while (parent := at.parent) is not None:
+        child = node
+        while (parent := child.parent) is not None:
             if parent in self._lists:
-                self._update_lists(at, parent)
+                self._update_lists(child, parent)
             for totals in self._usage_without_listed.values():
-                totals.update(self, at, parent)
-            at = parent
+                totals.update(self, child, parent)
+            child = parent
 
     def usage_in_parent(self, node: Node, pair: FlavorResource) -> int:
         """Return the usage of a pair at the parent that comes from a node."""
