@@ -1,8 +1,8 @@
 """The flavor options of a ClusterQueue: the flavors that it has for a request.
 
-Specifications alone decide whether the nodes of a flavor can hold the pods, which resource group has the
-quota of a resource, and which quota cells a request needs. ``FlavorOptions`` caches this for each request.
-The options are built again when the ClusterQueue or one of its flavors changes.
+``FlavorOptions`` caches for each request whether the nodes of a flavor can hold the pods, and which quota
+cells the request needs. Only specifications decide this. The options are built again when the ClusterQueue or
+one of its flavors changes.
 """
 
 from collections.abc import Iterable, Mapping

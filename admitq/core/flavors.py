@@ -6,7 +6,8 @@ the pods (taints, node selector, affinity), or if quota for a resource is missin
 enough, the *oracle* answers whether preemption could free enough.
 
 The result has the flavors at which the scan stopped. If the workload then loses the quota to another
-workload, its next attempt continues with the next flavor, and after the last flavor with the first flavor.
+workload, its next attempt continues with the next flavor. After the last flavor, it starts with the first
+one.
 """
 
 from collections.abc import Callable, Iterable, Mapping

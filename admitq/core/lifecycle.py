@@ -164,7 +164,7 @@ EDGES: Final[Mapping[tuple[Phase, Phase], tuple[PhaseChangeCause, ...]]] = {
 }
 """Every change between two phases, with all its causes. Finished is final.
 
-A workload with a reservation that is not written returns from Reserved or Admitted to Pending, or to Held if
-something excludes it from the queue by then. A workload returns from Evicting only if it was deactivated, and
-activated again before its eviction was written.
+A workload with a reservation that is not written returns from Reserved or Admitted to Pending. If something
+excludes it from the queue by then, it goes to Held. A workload returns from Evicting only if it was
+deactivated, and activated again before its eviction was written.
 """

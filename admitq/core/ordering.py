@@ -3,10 +3,10 @@
 In a ClusterQueue: the latest preemptor, then less past use of the LocalQueue (with usage-based admission),
 then higher priority, then earlier queue-order timestamp, then uid.
 
-In a cycle without fair sharing: preemptors (with a gate), then lower borrow level, then higher priority
-(unless a gate disables it), then earlier queue-order timestamp, then uid. By the borrow level, workloads that
-do not borrow, or borrow from a near cohort, come before workloads that borrow from a higher cohort. With fair
-sharing, shares decide.
+In a cycle without fair sharing: lower borrow level, then higher priority (unless a gate disables it), then
+earlier queue-order timestamp, then uid. With a gate, preemptors come before all others. By the borrow level,
+workloads that do not borrow, or borrow from a near cohort, come before workloads that borrow from a higher
+cohort. With fair sharing, shares decide.
 
 In every cycle, a preempted workload comes after its preemptor while the preemptor waits
 (``cycle.running_cycle``). Otherwise the two could preempt each other forever.

@@ -189,10 +189,10 @@ def remove_usage(cell: Cell, amount: int) -> None:
 def available(cell: Cell) -> int:
     """Return the amount that is available now. It is negative if usage exceeds quota.
 
-    The rule is recursive: the amount available at a node is its available local quota, plus the amount
-    available at its parent, but at most what its borrowing limit leaves. The loop goes from the cell up to
-    the root. Each node on the path gives a bound, which includes the available local quota of the nodes below
-    it. The result is the least bound.
+    The rule is recursive. The amount available at a node is its available local quota, plus an amount from
+    its parent. The latter is the amount available at the parent, but at most what the borrowing limit leaves.
+    The loop goes from the cell up to the root. Each node on the path gives a bound, which includes the
+    available local quota of the nodes below it. The result is the least bound.
     """
     local_available = 0
     least_bound: int | None = None

@@ -1,9 +1,9 @@
 """The world: all state of the core, and the steps that keep it consistent.
 
-A handler records what was observed, and then *settles* its consequences: the quota that a workload holds
-(``Reservations.settle``), and the queue that it is in (``settle_queue``). Both are computed from the value of
-the workload, and compared with what was counted before. So there is one rule for each, and no rule for each
-transition.
+A handler records an observation, and then *settles* its consequences. These are the quota that a workload
+holds (``Reservations.settle``), and the queue that it is in (``settle_queue``). Both are computed from the
+value of the workload, and compared with what was counted before. So there is one rule for each, and no rule
+for each transition.
 """
 
 from collections.abc import Callable, Mapping

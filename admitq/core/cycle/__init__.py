@@ -13,15 +13,15 @@ Rules of this package
 
 - Cycles run until no head is left. So each cycle must make progress towards this end: a refused head waits,
   or tries other flavors in the next cycle.
-- A head that lost, by all flavors or by one, is evaluated again if another head of its tree made progress
-  since its scan began. Progress is to reserve, to preempt, or to give up reserved capacity. A head that
-  continues with other flavors makes no progress. A head that all flavors refuse, and that lost one of them to
-  another head, waits in state ``RetryOnProgress``.
-- A head that waits for preemption, or is the first of a StrictFIFO queue, is evaluated again from the first
-  flavor on in two cases: quota was taken since its scan began, or it lost since then and there was progress.
-- A blocking head is also evaluated again after a cycle that preempted workloads for another head, if these
-  workloads belong to a ClusterQueue that borrows and hold a (flavor, resource) that the blocking head needs.
-  This ends, because each such cycle adds to the workloads that leave.
+- A head that lost a flavor is evaluated again if another head of its tree made progress since its scan began.
+  Progress is to reserve, to preempt, or to give up reserved capacity. A head that continues with other
+  flavors makes no progress. A head that all flavors refuse, and that lost one of them to another head, waits
+  in state ``RetryOnProgress``.
+- In two cases, a head that waits for preemption or is the first of a StrictFIFO queue is evaluated again from
+  its first flavor on. Quota was taken since its scan began, or it lost and a head made progress since then.
+- A blocking head is also evaluated again after a cycle that preempted workloads for another head. This is so
+  if the workloads belong to a ClusterQueue that borrows, and hold a (flavor, resource) that the blocking head
+  needs. Such evaluations end, because each such cycle adds to the workloads that leave.
 - A head without targets reserves capacity only until the cycle ends. So the first of a StrictFIFO queue
   always withholds its capacity from borrowers. The head of a BestEffortFIFO queue withholds it only in cycles
   that evaluate it. A head that would not fit any flavor without any usage reserves nothing.

@@ -1,15 +1,15 @@
 """Find the blocking heads that join a cycle.
 
 A blocking head was evaluated before, and would get the same result again unless a (flavor, resource) that it
-needs has changed. Some changes end its waiting, so that it is a head of the next cycle on its own: each
-return of quota, and each edit that may change its result. So does a workload that begins to leave, if it
+needs has changed. Some changes end its waiting, so that the next cycle evaluates it in any case: a return of
+quota, and an edit that may change its result. Another such change is a workload that begins to leave, if it
 holds a (flavor, resource) that the blocking head needs. Such a workload comes first among the candidates for
 preemption, and the head may find other targets (semantics, Preemption).
 
 Other changes come from the heads of the cycle. A blocking head joins the cycle if one of these heads may
 take, reserve or preempt a (flavor, resource) that the blocking head needs. It also joins if a head of the
-cycle overtook another blocking head that reserved such a pair, or if another blocking head that joins may
-take one.
+cycle overtook another blocking head that reserved such a pair. The same holds if another blocking head joins
+that may take one.
 
 The blocking head of a StrictFIFO queue joins every cycle of its tree (semantics, Cycle). With fair sharing,
 the share of a queue depends on all of its usage: if one blocking head joins the cycle, all do.

@@ -146,8 +146,8 @@ def _park(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
 def _give_up_reserved_capacity(cycle: Cycle, entry: CycleEntry) -> None:
     """Count progress if capacity may have been reserved for a head that all flavors refuse.
 
-    A head that lost a flavor to another head does not end the waiting of lanes in ``RetryOnProgress``: two
-    such lanes could end the waiting of each other forever.
+    A head that lost a flavor to another head does not end the waiting of lanes in ``RetryOnProgress``.
+    Otherwise two such lanes could end the waiting of each other forever.
     """
     if not (entry.has_reserved_capacity or entry.scan_continued):
         return

@@ -36,7 +36,7 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
     else:
         _observe(world, entry, workload)
         if former.priority != workload.priority or former.queued_at != workload.queued_at:
-            # Which preemptors may preempt the workload may have changed.
+            # Other preemptors than before may preempt the workload now.
             _retry_preemptors(world, entry)
         elif entry.is_leaving and not was_leaving:
             # The workload comes first among the candidates from now on.

@@ -3,7 +3,7 @@
 For each cohort, an index lists the children that borrow a contested (flavor, resource) and have candidates:
 ClusterQueues and cohorts. A search reads a list from the beginning, as far as it needs candidates.
 
-The order of a list is the same for every preemptor: the sort key of a child is that of the first workload
+The order of a list is the same for every preemptor. The sort key of a child is that of its first workload
 that any preemptor could preempt. This workload may not be a candidate for the present preemptor. So the key
 is a lower bound, and a search computes the exact key when it reaches the child.
 

@@ -29,7 +29,7 @@ class ShareKey(NamedTuple):
 
 
 def share_key(node: Node, share: Share, candidate: tuple[object, ...] = ()) -> ShareKey:
-    """Return the sort key of a node with this share. That of a ClusterQueue has its first candidate."""
+    """Return the sort key of a node with this share; for a ClusterQueue, with its first candidate."""
     return ShareKey(not share.infinite, -share.amount, candidate, node.name)
 
 

@@ -221,9 +221,10 @@ class _Branch:
         """Open listed children that may come after the preemptor's own ClusterQueue with this sort key.
 
         These children have the same share, and the index lists them before the own ClusterQueue, because
-        their first candidates are leaving. These may not be candidates of this preemptor. The other
-        candidates of these children come after candidates of the own ClusterQueue that are leaving. If no
-        candidate of the own ClusterQueue is leaving, all other children with the same share come before it.
+        their first candidates are leaving. But these first candidates may not be candidates of this
+        preemptor. The other candidates of these children come after candidates of the own ClusterQueue that
+        are leaving. If no candidate of the own ClusterQueue is leaving, all other children with the same
+        share come before it.
 
         Returns:
             Whether a child was opened.

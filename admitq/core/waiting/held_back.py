@@ -11,7 +11,7 @@ from admitq.core.waiting.wake_index import TreeRegistration
 
 
 class HeldBackWorkloads:
-    """Workloads by the state that holds them back. Those in ``NamespaceNotSelected`` also by namespace."""
+    """Workloads by the state that holds them back; in ``NamespaceNotSelected`` also by namespace."""
 
     def __init__(self, registration: TreeRegistration) -> None:
         """Begin without workloads.

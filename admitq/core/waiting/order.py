@@ -16,8 +16,8 @@ class Position(NamedTuple):
 
 
 LanePosition: TypeAlias = tuple[bool, PastUse, Position]
-"""The position of a lane among other lanes, by its first workload: whether this is not the latest preemptor,
-past use of its LocalQueue, position in the lane.
+"""The position of a lane among other lanes: whether its first workload is not the latest preemptor, the past
+use of its LocalQueue, and the position of its first workload.
 
 The latest preemptor comes first: else other workloads could take the capacity that is freed for it, again and
 again. Then come workloads of LocalQueues with less past use.

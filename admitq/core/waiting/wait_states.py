@@ -18,7 +18,7 @@ on, over one cycle or several.
   - Flavors refused the head. It has flavors left, or the tree changed since the scan began.
   - Admission is halted.
 - ``WaitingForQuota``: all flavors refuse the head. The lane is *parked*: no cycle takes its workloads until
-  the waiting ends or a need is met. Cycles go on to evaluate other lanes of the ClusterQueue.
+  the waiting ends or a need is met. Cycles still evaluate other lanes of the ClusterQueue.
 - ``RetryOnProgress``: the remaining flavors refuse the head, and an earlier attempt of the scan lost to
   another head. The lane is parked.
 - ``LostInCycle``, ``WaitingForPreemption``, ``FirstOfStrictQueue``: the head is a *blocking head*. It waits,
@@ -90,7 +90,7 @@ class WaitingForQuota:
     ``refusal`` was found for a workload with queue-order timestamp ``refused_at``. It holds for workloads of
     the lane that were queued at this instant or later. Workloads that were queued earlier may preempt more.
     ``needs`` is None if more than unused quota decides: the ClusterQueue may preempt, the workload may run
-    with fewer pods or replaces another workload, or there are causes. A change of a cause ends the waiting,
+    with fewer pods, it replaces another workload, or there are causes. A change of a cause ends the waiting,
     too.
     """
 
