@@ -110,9 +110,9 @@ class FlavorChoice(NamedTuple):
     usage: tuple[tuple[FlavorResource, int], ...]
 
 
-def _find_shortage(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
+def _find_shortage(demands: Iterable[QuotaDemand]) -> QuotaNeed | None:
     """Return the first of these amounts that is not available; None if all are."""
-    for pair, cell, amount in checks:
+    for pair, cell, amount in demands:
         if amount > max(0, available(cell)):
             return QuotaNeed(pair, amount)
     return None
@@ -168,8 +168,8 @@ class RequestOptions(NamedTuple):
             len(group.candidates) > 1 for unit in self.units for group in unit.groups
         ):
             return None
-        short = (need for checks in self.first if (need := _find_shortage(checks)) is not None)
-        return next(((need,) for need in short), None)
+        needs = (need for demands in self.first if (need := _find_shortage(demands)) is not None)
+        return next(((need,) for need in needs), None)
 
     def cache_refusal(self, situation: QuotaSituation, assignment: Assignment) -> None:
         """Cache the result of an attempt in a quota situation."""
@@ -350,11 +350,11 @@ def _first_choices(units: Iterable[UnitOptions]) -> tuple[tuple[QuotaDemand, ...
             first = group.candidates[0] if group.candidates else None
             if first is None or first.refusal is not None:
                 return None
-            checks: list[QuotaDemand] = []
+            demands: list[QuotaDemand] = []
             for pair, cell, amount in first.demands:
                 usage[pair] = add(usage.get(pair, 0), amount)
-                checks.append(QuotaDemand(pair, cell, usage[pair]))
-            choices.append(tuple(checks))
+                demands.append(QuotaDemand(pair, cell, usage[pair]))
+            choices.append(tuple(demands))
     return tuple(choices)
 
 

@@ -152,8 +152,8 @@ def _evaluate_flavor(
     worst, mode, level = FITS_WITHIN_QUOTA, FitMode.FIT, 0
     contested: tuple[FlavorResource, ...] = ()
     refusals: tuple[FlavorRefusal, ...] = ()
-    for check in candidate.demands:
-        pair, cell, amount = check
+    for demand in candidate.demands:
+        pair, cell, amount = demand
         previously = prior_usage.get(pair, 0)
         total = add(previously, amount)
         free = max(0, quota.available(cell))
@@ -161,7 +161,7 @@ def _evaluate_flavor(
             fit_level = quota.borrow_level(cell, total).level
             prospect = FlavorFit(FitMode.FIT, fit_level) if fit_level else FITS_WITHIN_QUOTA
         else:
-            prospect, refusal = _evaluate_shortage(check, previously, free, options, oracle)
+            prospect, refusal = _evaluate_shortage(demand, previously, free, options, oracle)
             refusals = (*refusals, refusal)
             if prospect.mode is FitMode.NO_FIT:
                 return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), refusals)
@@ -173,10 +173,10 @@ def _evaluate_flavor(
 
 
 def _evaluate_shortage(
-    check: QuotaDemand, previously: int, free: int, options: FlavorOptions, oracle: Oracle
+    demand: QuotaDemand, previously: int, free: int, options: FlavorOptions, oracle: Oracle
 ) -> tuple[FlavorFit, FlavorRefusal]:
     """Return what preemption can achieve for a request, if unused quota is not enough."""
-    pair, cell, amount = check
+    pair, cell, amount = demand
     total = add(previously, amount)
     maximum = quota.potential_available(cell)
     if total > maximum or total == UNLIMITED:
@@ -282,13 +282,15 @@ def assign(
         original: the assignment of the workload that this one replaces. Other flavors are refused.
     """
     request_options = options.options_for(demands)
-    is_free = restrict_to is None and original is None
-    levels = _first_choice_levels(request_options, options) if not tried and is_free else None
+    is_unrestricted = restrict_to is None and original is None
+    levels = _first_choice_levels(request_options, options) if not tried and is_unrestricted else None
     cached = None if levels is None else request_options.fitting.get(levels)
     if cached is not None:
         return cached
     situation = (
-        request_options.quota_situation if oracle is find_no_candidates and not tried and is_free else None
+        request_options.quota_situation
+        if oracle is find_no_candidates and not tried and is_unrestricted
+        else None
     )
     if situation is not None and levels is None:
         cached = request_options.refused.get(situation)
@@ -296,7 +298,7 @@ def assign(
             return cached
     start_indexes = {(scan.pod_set, scan.resource): scan.flavor_index + 1 for scan in tried}
     given = restrict_to or original or ()
-    flavors = {(part.name, resource): flavor for part in given for resource, flavor in part.flavors}
+    flavors = {(pod_set.name, resource): flavor for pod_set in given for resource, flavor in pod_set.flavors}
     required = _RequiredFlavors(flavors, refuses_others=restrict_to is None)
     assignment = _search(request_options, options, oracle, start_indexes, required)
     if levels is not None:
@@ -311,9 +313,9 @@ def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions
     if request_options.first is None:
         return None
     levels: list[int] = []
-    for checks in request_options.first:
+    for demands in request_options.first:
         level = 0
-        for _, cell, amount in checks:
+        for _, cell, amount in demands:
             if amount and (amount > quota.available(cell) or amount == UNLIMITED):
                 return None
             level = max(level, quota.borrow_level(cell, amount).level)

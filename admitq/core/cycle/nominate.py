@@ -132,7 +132,7 @@ class FlavorSearch:
         if self._original is None:
             return assign_flavors()
         assignment = assign_replacement(self.world, self._original, assign_flavors)
-        self._correct_indexes()
+        self._update_indexes()
         return assignment
 
     def suffices(self, assignment: Assignment) -> bool:
@@ -147,12 +147,12 @@ class FlavorSearch:
             victims = find_targets()
         else:
             victims = evaluate_without_original(self.world, self._original, find_targets)
-            self._correct_indexes()
+            self._update_indexes()
         if victims:
             self.victims = victims
         return bool(victims)
 
-    def _correct_indexes(self) -> None:
+    def _update_indexes(self) -> None:
         """Update indexes that may have been built while the original was removed from the tree."""
         if self._overlay is not None:
             self._overlay.indexes.update(self.queue.node)
