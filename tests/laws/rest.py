@@ -25,7 +25,7 @@ from tests.laws.reference.tree import queue_node
 if TYPE_CHECKING:
     from tests.laws.player import Player
 
-STANDING = (WaitingForTargets, OverlappingTargets, QuotaTakenInCycle)
+BLOCKING = (WaitingForTargets, OverlappingTargets, QuotaTakenInCycle)
 
 
 class AtRest:
@@ -119,12 +119,12 @@ class AtRest:
         """
         if not isinstance(self._core.queries.parked_refusal(key), WaitingForTargets):
             return True
-        return self.evaluate_with(name, key, self.heads_of_other_queues(name, standing=True)).preempts_for(
+        return self.evaluate_with(name, key, self.heads_of_other_queues(name, blocking=True)).preempts_for(
             key
         )
 
     def would_be_admitted(self, key: ObjectKey) -> bool:
-        """Whether a standing workload would be admitted also without the parked heads.
+        """Whether a blocking workload would be admitted also without the parked heads.
 
         Capacity reserved for a parked workload, in the one cycle in which it is retried, may make this
         workload lose and go on with another flavor. Or it may make the head lose that wins over this
@@ -133,9 +133,9 @@ class AtRest:
         name = self._observed.waits_in(key)
         if name is not None and not self.would_be_admitted_without_later_reservations(name, key):
             return False
-        if name is None or not isinstance(self._core.queries.parked_refusal(key), STANDING):
+        if name is None or not isinstance(self._core.queries.parked_refusal(key), BLOCKING):
             return True
-        return self.evaluate_with(name, key, self.heads_of_other_queues(name, standing=True)).admits(key)
+        return self.evaluate_with(name, key, self.heads_of_other_queues(name, blocking=True)).admits(key)
 
     def would_be_admitted_without_later_reservations(self, name: str, key: ObjectKey) -> bool:
         """Whether it would be admitted also if no quota had been reserved since its last evaluation.
@@ -173,8 +173,8 @@ class AtRest:
         waiting = self._player.candidates_in_order(name)
         if self._observed.is_strict(name):
             return [] if self.is_blocked_by_failed_checks(name) else waiting[:1]
-        standing = [key for key in waiting if isinstance(self._core.queries.parked_refusal(key), STANDING)]
-        return standing[:1] or waiting
+        blocking = [key for key in waiting if isinstance(self._core.queries.parked_refusal(key), BLOCKING)]
+        return blocking[:1] or waiting
 
     def is_blocked_by_failed_checks(self, name: str) -> bool:
         """Whether a workload whose namespace is not selected was refused for its admission checks."""
@@ -185,7 +185,7 @@ class AtRest:
         )
 
     def check_not_missed(self, name: str, key: ObjectKey) -> None:
-        """Check that a workload gets nothing alone, beside standing heads, or beside all retried heads.
+        """Check that a workload gets nothing alone, beside blocking heads, or beside all retried heads.
 
         A workload that waits for targets in a later flavor might find targets in an earlier one; it is woken
         when its own targets have left. Nothing wakes a workload that would be admitted only because others
@@ -193,7 +193,7 @@ class AtRest:
         """
         tried = self._attempts.evaluated_in.get((name, self._player.shape(key)), 0)
         seeks = not self.found_targets_in_later_flavor(key) and tried > self._attempts.last_reservation_in
-        for others in ([], self.heads_of_other_queues(name, standing=True), self.heads_of_other_queues(name)):
+        for others in ([], self.heads_of_other_queues(name, blocking=True), self.heads_of_other_queues(name)):
             outcome = self.evaluate_with(name, key, others)
             if not outcome.admits(key) and not (seeks and outcome.preempts_for(key)):
                 return
@@ -211,17 +211,17 @@ class AtRest:
         is_preemptor = self._player.preemptors.get(name) == (workload.uid, workload.generation)
         return Head(name, key, {}, is_preemptor, self._player.preempted_uids.get(key, ()))
 
-    def heads_of_other_queues(self, name: str, *, standing: bool = False) -> list[Head]:
-        """Return the heads of other ClusterQueues; with ``standing`` those that take part in every cycle."""
+    def heads_of_other_queues(self, name: str, *, blocking: bool = False) -> list[Head]:
+        """Return the heads of other ClusterQueues; with ``blocking`` those that take part in every cycle."""
         firsts = [
             self.head(other, keys[0])
             for other in sorted(self._observed.cluster_queues)
             if other != name and self._observed.is_active(other) and (keys := self.retried_workloads(other))
         ]
-        if not standing:
+        if not blocking:
             return firsts
-        return [each for each in firsts if self.is_standing(each.queue, each.key)]
+        return [each for each in firsts if self.is_blocking(each.queue, each.key)]
 
-    def is_standing(self, name: str, key: ObjectKey) -> bool:
+    def is_blocking(self, name: str, key: ObjectKey) -> bool:
         """Whether the head of a ClusterQueue takes part in every cycle of its tree."""
-        return self._observed.is_strict(name) or isinstance(self._core.queries.parked_refusal(key), STANDING)
+        return self._observed.is_strict(name) or isinstance(self._core.queries.parked_refusal(key), BLOCKING)

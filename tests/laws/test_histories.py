@@ -54,7 +54,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(3000266, 110, id="could preempt while admission waits for ready pods"),
         pytest.param(5000291, 110, id="waits for targets in the second flavor and might find others"),
         pytest.param(5000515, 110, id="the reservation of a preempted workload fails"),
-        pytest.param(6002214, 110, id="loses to a standing head but not if a parked one is retried too"),
+        pytest.param(6002214, 110, id="loses to a blocking head but not if a parked one is retried too"),
         pytest.param(6003283, 110, id="reserves again what it freed for one that tries further flavors"),
         pytest.param(8000028, 110, id="waits for targets and lacks capacity reserved for one cycle"),
         pytest.param(6003784, 110, id="looks for other targets after a reservation in the same cycle"),

@@ -93,7 +93,7 @@ def park_head(queue: PendingQueue, *amounts: int) -> str:
 
 
 def block_with_head(queue: PendingQueue) -> PendingEntry:
-    """Make the head of a StrictFIFO queue a standing head."""
+    """Make the head of a StrictFIFO queue a blocking head."""
     return _stand(queue, pop(queue), FirstOfStrictQueue)
 
 

@@ -138,7 +138,7 @@ def test_return_of_quota_ends_waiting_only_of_lanes_without_needs() -> None:
 
 
 @pytest.mark.parametrize("kind", [FirstOfStrictQueue, WaitingForPreemption, LostInCycle])
-def test_earlier_workload_of_same_lane_overtakes_standing_head(
+def test_earlier_workload_of_same_lane_overtakes_blocking_head(
     kind: type[FirstOfStrictQueue | WaitingForPreemption | LostInCycle],
 ) -> None:
     queue = queue_of(workload("b", 2), strict=True)
@@ -155,7 +155,7 @@ def test_earlier_workload_of_same_lane_overtakes_standing_head(
     assert queue.head() is pending
 
 
-def test_standing_head_with_met_need_is_the_head() -> None:
+def test_blocking_head_with_met_need_is_the_head() -> None:
     cpu_quota = Quota()
     queue = queue_of(
         workload("a", 1, LARGE), workload("b", 2), strict=True, registration=cpu_quota.registration
@@ -169,7 +169,7 @@ def test_standing_head_with_met_need_is_the_head() -> None:
     assert drain(queue) == ["a", "b"]
 
 
-def test_standing_head_is_indexed_by_its_position_after_earlier_workload_of_its_lane_left() -> None:
+def test_blocking_head_is_indexed_by_its_position_after_earlier_workload_of_its_lane_left() -> None:
     cpu_quota = Quota()
     queue = queue_of(workload("b", 2), strict=True, registration=cpu_quota.registration)
     standing = pop(queue)
@@ -184,7 +184,7 @@ def test_standing_head_is_indexed_by_its_position_after_earlier_workload_of_its_
     assert queue.head() is standing
 
 
-def test_lane_behind_a_standing_head_has_no_head_when_its_need_is_met() -> None:
+def test_lane_behind_a_blocking_head_has_no_head_when_its_need_is_met() -> None:
     cpu_quota = Quota()
     queue = queue_of(workload("b", 2, LARGE), strict=True, registration=cpu_quota.registration)
     park_head(queue, 5)
@@ -194,7 +194,7 @@ def test_lane_behind_a_standing_head_has_no_head_when_its_need_is_met() -> None:
     assert queue.head() is None
 
 
-def test_standing_head_that_is_parked_without_a_new_attempt_is_a_defect() -> None:
+def test_blocking_head_that_is_parked_without_a_new_attempt_is_a_defect() -> None:
     queue = queue_of(workload("a", 1), strict=True)
     pending = block_with_head(queue)
     with pytest.raises(ImpossibleTransition, match="requeued: Queued does not become Queued"):

@@ -1,4 +1,4 @@
-"""Which standing heads a cycle evaluates in addition to the heads that requested it."""
+"""Which blocking heads a cycle evaluates in addition to the heads that requested it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -48,7 +48,7 @@ def _play_with_waiting_preemptor(settings: CoreSettings | None = None, **owner: 
         ("in-same-flavor", "other", 1, ["owner"]),
     ],
 )
-def test_standing_head_is_evaluated_only_with_heads_that_concern_it(
+def test_blocking_head_is_evaluated_only_with_heads_that_concern_it(
     newcomer: str, cluster_queue: str, cpu: int, evaluated: Iterable[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = _play_with_waiting_preemptor()
@@ -61,7 +61,7 @@ def test_standing_head_is_evaluated_only_with_heads_that_concern_it(
     assert evaluations.take() == sorted({newcomer, *evaluated})
 
 
-def test_standing_head_is_evaluated_with_a_head_that_reserves_capacity(
+def test_blocking_head_is_evaluated_with_a_head_that_reserves_capacity(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = _play_with_waiting_preemptor()
@@ -74,7 +74,7 @@ def test_standing_head_is_evaluated_with_a_head_that_reserves_capacity(
     assert evaluations.take() == ["owner", "within-nominal"]
 
 
-def test_strict_standing_head_is_evaluated_in_every_cycle_of_its_tree(
+def test_strict_blocking_head_is_evaluated_in_every_cycle_of_its_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = _play_with_waiting_preemptor(queueing_strategy=STRICT)
@@ -85,7 +85,7 @@ def test_strict_standing_head_is_evaluated_in_every_cycle_of_its_tree(
 
 
 @pytest.mark.parametrize(("cpu", "evaluated"), [(2, ["newcomer", "owner"]), (40, ["newcomer"])])
-def test_with_fair_sharing_standing_head_is_evaluated_with_any_head_that_fits(
+def test_with_fair_sharing_blocking_head_is_evaluated_with_any_head_that_fits(
     cpu: int, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = _play_with_waiting_preemptor(CoreSettings(fair_sharing=FairSharing()))
@@ -95,7 +95,7 @@ def test_with_fair_sharing_standing_head_is_evaluated_with_any_head_that_fits(
     assert evaluations.take() == evaluated
 
 
-def test_with_fair_sharing_strict_standing_head_is_evaluated_in_every_cycle(
+def test_with_fair_sharing_strict_blocking_head_is_evaluated_in_every_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = _play_with_waiting_preemptor(CoreSettings(fair_sharing=FairSharing()), queueing_strategy=STRICT)
@@ -105,7 +105,7 @@ def test_with_fair_sharing_strict_standing_head_is_evaluated_in_every_cycle(
     assert evaluations.take() == ["newcomer", "owner"]
 
 
-def test_standing_head_is_evaluated_when_another_standing_head_of_cycle_concerns_it(
+def test_blocking_head_is_evaluated_when_another_blocking_head_of_cycle_concerns_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = Play()
@@ -134,7 +134,7 @@ def test_standing_head_is_evaluated_when_another_standing_head_of_cycle_concerns
     assert evaluations.take() == ["a-waits", "b-waits", "newcomer"]
 
 
-def test_standing_head_is_not_evaluated_with_a_preemptor_of_other_flavors(
+def test_blocking_head_is_not_evaluated_with_a_preemptor_of_other_flavors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = _play_with_waiting_preemptor()
@@ -148,7 +148,7 @@ def test_standing_head_is_not_evaluated_with_a_preemptor_of_other_flavors(
 
 
 @pytest.mark.parametrize(("borrows", "evaluated"), [(1, ["high", "owner"]), (0, [])])
-def test_standing_head_is_evaluated_again_after_preemption_in_borrowing_cluster_queue(
+def test_blocking_head_is_evaluated_again_after_preemption_in_borrowing_cluster_queue(
     borrows: int, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = _play_with_waiting_preemptor()
@@ -179,7 +179,7 @@ def test_preemptor_is_evaluated_again_after_its_own_preemption_only_with_fair_sh
     assert play.is_quiet
 
 
-def test_standing_head_is_evaluated_again_after_preemption_by_standing_head_of_other_flavors(
+def test_blocking_head_is_evaluated_again_after_preemption_by_blocking_head_of_other_flavors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = _play_with_waiting_preemptor()
@@ -204,7 +204,7 @@ def test_standing_head_is_evaluated_again_after_preemption_by_standing_head_of_o
     assert play.is_quiet
 
 
-def test_standing_head_is_evaluated_again_after_an_eviction_in_its_flavor(
+def test_blocking_head_is_evaluated_again_after_an_eviction_in_its_flavor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = _play_with_waiting_preemptor()
@@ -219,7 +219,7 @@ def test_standing_head_is_evaluated_again_after_an_eviction_in_its_flavor(
     assert evaluations.take() == ["owner"]
 
 
-def test_standing_head_that_preempts_nothing_is_not_evaluated_again_after_an_eviction() -> None:
+def test_blocking_head_that_preempts_nothing_is_not_evaluated_again_after_an_eviction() -> None:
     play = Play()
     play.put(queue("strict", 1, "org", queueing_strategy=STRICT), queue("other", 1, "org"))
     play.submit("running", "other", 2)
@@ -252,7 +252,7 @@ def test_paused_heads_take_no_part_in_cycles_of_their_tree() -> None:
     assert play.decide() == ["in-other-flavor"]
 
 
-def test_overtaken_standing_head_of_another_tree_concerns_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overtaken_blocking_head_of_another_tree_concerns_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
     play = _play_with_waiting_preemptor(queueing_strategy=STRICT)
     play.put(queue("x", 4, "other-tree", preemption=RECLAIM), queue("y", 0, "other-tree"))
     play.submit("y-borrows", "y", 4)

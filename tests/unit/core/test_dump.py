@@ -62,7 +62,7 @@ def test_decode_of_invalid_value_raises_with_its_kind(raw: dict[str, Any], compl
 
 
 def dump_with_all_references() -> dict[str, Any]:
-    """Return a dump with unwritten decisions, a standing head, a parked lane, a second pass and a failure."""
+    """Return a dump with unwritten decisions, a blocking head, a parked lane, a second pass and a failure."""
     play = Play(CoreSettings(admission_fair_sharing=AdmissionFairSharing()))
     play.put(queue("q", 1, preemption=LOWER), queue("s", 1, usage_based_admission=True))
     play.submit("low", "q")

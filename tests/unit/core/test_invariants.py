@@ -155,13 +155,13 @@ def _preempt_workload_without_quota(world: World) -> None:
     world.workloads[THIRD].preempting = preemption
 
 
-def _index_as_standing(world: World) -> None:
+def _index_as_blocking(world: World) -> None:
     world.cluster_queues["q"].node.root.wake_index.with_blocking_head["q"] = world.cohort_trees.registrations[
         "q"
     ]
 
 
-def _register_as_standing(world: World) -> None:
+def _register_as_blocking(world: World) -> None:
     world.cohort_trees.registrations["q"].set_blocking(blocks=True)
 
 
@@ -223,8 +223,8 @@ def _keep_touched_cluster_queue(world: World) -> None:
         (_drop_holder, "holders of quota: is 0, should be 1"),
         (_misorder_holders, "leaving holders of q"),
         (_preempt_workload_without_quota, "n/third is to be preempted although it holds no quota"),
-        (_index_as_standing, "whether q waits for cycles of its tree"),
-        (_register_as_standing, "whether q is registered as blocking"),
+        (_index_as_blocking, "whether q waits for cycles of its tree"),
+        (_register_as_blocking, "whether q is registered as blocking"),
         (_stand_in_stopped_queue, "the head of q blocks it although the queue is not active"),
         (_halt_without_unready_workload, "admission is halted without an unready workload"),
         (_wait_for_pods_of_pending_workload, "workloads that admission waits for"),

@@ -71,7 +71,7 @@ def test_pause_of_cohort_without_cluster_queues_pauses_nothing() -> None:
     assert play.state.queries.is_excluded("nowhere")
 
 
-def test_standing_head_of_a_paused_cluster_queue_takes_no_part_in_cycles_of_its_tree() -> None:
+def test_blocking_head_of_a_paused_cluster_queue_takes_no_part_in_cycles_of_its_tree() -> None:
     play = play_with_borrower()
     play.send(
         happened.ClusterQueueChanged(queue("q", 4, "c", queueing_strategy=QueueingStrategy.STRICT_FIFO))

@@ -313,7 +313,7 @@ def test_lane_that_no_amount_can_help_waits_for_no_return() -> None:
 # --- the first of a StrictFIFO queue --------------------------------------------------------------------
 
 
-def test_strict_queue_stops_at_standing_head_unless_urgent_workload_overtakes() -> None:
+def test_strict_queue_stops_at_blocking_head_unless_urgent_workload_overtakes() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2), strict=True)
     block_with_head(queue)
     assert (queue.head(), queue.inadmissible, queue.is_waiting) == (None, 0, True)
@@ -323,7 +323,7 @@ def test_strict_queue_stops_at_standing_head_unless_urgent_workload_overtakes() 
     assert drain(queue) == ["a", "b"]
 
 
-def test_strict_queue_continues_when_its_standing_head_is_removed() -> None:
+def test_strict_queue_continues_when_its_blocking_head_is_removed() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2), strict=True)
     block_with_head(queue)
     queue.remove(name_of("a"))
@@ -435,7 +435,7 @@ def test_workload_that_requests_the_same_as_before_stays_parked() -> None:
     assert queue.head() is None
 
 
-def test_standing_head_is_evaluated_again_if_a_bound_on_its_requests_changed() -> None:
+def test_blocking_head_is_evaluated_again_if_a_bound_on_its_requests_changed() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2), strict=True)
     block_with_head(queue)
     queue.update_requests(queue.members[name_of("b")])

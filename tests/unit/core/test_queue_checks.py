@@ -54,7 +54,7 @@ def _forget_parked(queue: PendingQueue) -> None:
     queue.lanes.waiting.parked.clear()
 
 
-def _forget_standing(queue: PendingQueue) -> None:
+def _forget_blocking(queue: PendingQueue) -> None:
     preempt_for_head(queue)
     queue.lanes.waiting.blocking = None
 
@@ -135,7 +135,7 @@ def _replace_lane(queue: PendingQueue) -> None:
         (_miscount_lane, "workloads of lane"),
         (_miscount_parked, "workloads in parked lanes: 1, should be 0"),
         (_forget_parked, "parked lanes"),
-        (_forget_standing, "blocking lanes"),
+        (_forget_blocking, "blocking lanes"),
         (_forget_any_return, "lanes that wait for any return"),
         (_forget_progress, "lanes that wait for progress"),
         (_unregister_need, "registered needs"),

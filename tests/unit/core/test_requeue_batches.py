@@ -242,7 +242,7 @@ def test_c16_new_workload_of_an_edited_cluster_queue_does_not_wait() -> None:
     play.run("new")
 
 
-def test_c13_standing_head_of_a_queue_that_is_deleted_within_the_period_is_forgotten() -> None:
+def test_c13_blocking_head_of_a_queue_that_is_deleted_within_the_period_is_forgotten() -> None:
     play = _play_with_waiting(queueing_strategy=QueueingStrategy.STRICT_FIFO)
     play.finish("a")
     play.send(happened.ClusterQueueDeleted("q"))
@@ -319,7 +319,7 @@ def test_lane_that_may_preempt_a_changed_candidate_is_evaluated_when_the_batch_i
     assert preempted(play.cycles()) == ["running"]
 
 
-def test_capacity_that_a_deleted_standing_head_reserved_is_used_when_the_batch_is_due() -> None:
+def test_capacity_that_a_deleted_blocking_head_reserved_is_used_when_the_batch_is_due() -> None:
     play = Play(WITH_PERIOD)
     strict = queue("strict", 4, "org", queueing_strategy=QueueingStrategy.STRICT_FIFO)
     play.put(strict, queue("borrower", 0, "org"))
