@@ -12,8 +12,7 @@ DEFAULT_SAMPLING_INTERVAL = 300 * SECOND
 DEFAULT_HALF_LIFE = 24 * 3600 * SECOND
 """Default number of nanoseconds in which past use decays by half.
 
-Without decay time, only the present usage would count, and a queue of short jobs would never be charged for
-them.
+It is not 0: with a half-life of 0, past use never changes, so that no LocalQueue is charged.
 """
 
 

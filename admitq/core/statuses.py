@@ -37,8 +37,8 @@ class ClusterQueueStatus(NamedTuple):
     """The status of a ClusterQueue.
 
     ``reason`` is the reason of condition Active. ``pending`` is the number of all pending workloads.
-    ``inadmissible`` is the number of those that are parked or held back; while the ClusterQueue is not
-    active, of all.
+    ``inadmissible`` is the number of those that are parked or held back. While the ClusterQueue is not
+    active, it equals ``pending``.
     """
 
     active: bool

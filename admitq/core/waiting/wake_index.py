@@ -5,10 +5,11 @@ of what its lanes wait for. ``WaitingLanes`` then finds the lanes of the Cluster
 
 Needs. The amount that is available to a ClusterQueue is the least of several bounds (``quota.available``).
 The root has a bound, and so has each node with a borrowing limit on the path to the root. The *slack* of a
-node is the part of its bound that comes from above the node. For each (flavor, resource), the index has the
-least need of a ClusterQueue. It is stored at the lowest node with an insufficient bound, in a heap by the
-slack that this node must have. A return of quota raises only bounds on its own path to the root. So the tops
-of the heaps on this path show which needs may be met, however many ClusterQueues wait.
+node is its bound without available local quota, of the node itself and of nodes below it. For each (flavor,
+resource), the index has the least need of a ClusterQueue. It is stored at the lowest node with an
+insufficient bound, in a heap by the slack that this node must have. A return of quota raises only bounds on
+its own path to the root. So the tops of the heaps on this path show which needs may be met, however many
+ClusterQueues wait.
 
 A need that the index reports as met is no longer *armed*: the index does not report it again. It is armed
 again when a cycle has found no head in the ClusterQueue.
@@ -25,7 +26,7 @@ from admitq.core.quota import Cell
 
 
 def _slack(cell: Cell) -> int | None:
-    """Return the slack of a node: the amount that it can get from above. None if the node sets no bound."""
+    """Return the slack of a node; None if the node sets no bound."""
     if cell.parent is None:
         return cell.subtree - cell.usage
     limit = cell.borrowing_limit
