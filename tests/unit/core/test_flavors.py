@@ -638,7 +638,7 @@ def test_remembered_assignment_equals_that_of_new_scan(
     wanted = demands(
         tuple(pods(cpu, f"p{number}", group=group) for number, (cpu, group) in enumerate(workload))
     )
-    without_memory = replace(queue.flavor_options, remembered={})
+    without_memory = replace(queue.flavor_options, cached={})
     remembered = queue.flavor_options.options_for(wanted)
     for change in ({}, *changes, {}):
         queue.use(change)
