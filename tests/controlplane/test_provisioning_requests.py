@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
-from admitq.core.model import AdmissionCheckState
+from admitq.core.model import CheckState
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
 from admitq.workloads.admission_check_states import AdmissionCheckReport
@@ -311,9 +311,7 @@ async def test_expired_booking_causes_a_retry_only_before_admission(
     await queues(stage, "check", "more")
     ready_checks: set[str] = set()
     other_controller = start_controller(
-        lambda _, listed: (
-            AdmissionCheckReport(listed["name"], AdmissionCheckState.READY) if ready_checks else None
-        )
+        lambda _, listed: AdmissionCheckReport(listed["name"], CheckState.READY) if ready_checks else None
     )
     await stage.job()
     first = await autoscaler.request()

@@ -47,11 +47,11 @@ from admitq.core.model import (
 )
 from admitq.core.settings import (
     AdmissionFairSharing,
+    CoreSettings,
     FairSharing,
     Gates,
     PreemptionStrategy,
     Resources,
-    Settings,
     Transformation,
     TransformationOutput,
 )
@@ -401,11 +401,11 @@ def gates(raw: Any) -> Gates:
     return replace(Gates(), **named)
 
 
-def settings(raw: Any) -> Settings:
+def settings(raw: Any) -> CoreSettings:
     keys = Keys(raw, "settings")
     fair_sharing = keys.take("fairSharing")
     usage_based = keys.take("admissionFairSharing")
-    result = Settings(
+    result = CoreSettings(
         multikueue_controller=keys.take("multikueueController", ""),
         provisioning_controller=keys.take("provisioningController", ""),
         fair_sharing=(

@@ -7,7 +7,7 @@ from typing import Any, cast
 from admitq.core import events
 from admitq.core.events import Event
 from admitq.core.instructions import Instruction, Preempt, ReserveQuota
-from admitq.core.model import SECOND, Admission, AdmissionCheckState, ObjectKey, ResourceProblem, Workload
+from admitq.core.model import SECOND, Admission, CheckState, ObjectKey, ResourceProblem, Workload
 from admitq.core.state import AdmissionState
 from admitq.translate import messages
 from admitq_api.json_objects import JsonObject
@@ -276,7 +276,7 @@ _WORKLOAD_FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "requeueBlocked": ("requeue_blocked", bool),
     "checks": (
         "admission_checks",
-        lambda states: tuple((name, AdmissionCheckState(state)) for name, state in sorted(states.items())),
+        lambda states: tuple((name, CheckState(state)) for name, state in sorted(states.items())),
     ),
     "reclaimable": ("reclaimable_pods", lambda counts: tuple(sorted(counts.items()))),
     "admitted": ("admitted", bool),
@@ -296,7 +296,9 @@ def _with_open_places(admission: Admission | None, names: list[str]) -> Admissio
     parts = admission.pod_set_assignments
     return replace(
         admission,
-        pod_set_assignments=tuple(replace(part, lacks_topology_assignment=part.name in names) for part in parts),
+        pod_set_assignments=tuple(
+            replace(part, lacks_topology_assignment=part.name in names) for part in parts
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
-from admitq.runtime.store import Change
+from admitq.runtime.store import ObjectChange
 from admitq.workloads.transitions import is_reserved
 from localcluster.waiting import eventually
 from tests.unit.controllers.builders import KINDS, NAMES, condition_of, workload
@@ -61,7 +61,7 @@ class Cluster:
         self.world = World()
         self.metrics = Metrics()
 
-    def follow(self, handler: Callable[[Resource, Change], None]) -> None:
+    def follow(self, handler: Callable[[Resource, ObjectChange], None]) -> None:
         """Call a handler with every change, and with the objects that exist."""
         for resource in list_core_resources(KINDS):
             self.world.stores.of(resource).subscribe(

@@ -35,7 +35,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.lease_claim import LeaseTiming
 from admitq.runtime.leases import Elector
 from admitq.runtime.resources import CONFIG_MAPS
-from admitq.runtime.store import Change, Key, Store
+from admitq.runtime.store import Key, ObjectChange, Store
 from admitq.runtime.watcher import Watcher
 from admitq.serving import certificates
 from admitq.serving.http import HttpRequest
@@ -217,7 +217,7 @@ async def _watch(client: FakeClient, **options: Any) -> Metrics:
 
 
 async def change_is_not_handled(_: Setup) -> Metrics:
-    metrics, changes = Metrics(), list[Change]()
+    metrics, changes = Metrics(), list[ObjectChange]()
     store = Store(CONFIG_MAPS, errors=metrics.errors)
     store.subscribe(FailsOnce())
     store.subscribe(changes.append)

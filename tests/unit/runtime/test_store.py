@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from admitq.runtime.resources import CONFIG_MAPS
-from admitq.runtime.store import TOMBSTONE_LIFE_S, Change, Key, Store
+from admitq.runtime.store import TOMBSTONE_LIFE_S, Key, ObjectChange, Store
 
 
 def obj(
@@ -28,7 +28,7 @@ class Watched:
         self.store = Store(CONFIG_MAPS, clock=lambda: self.time, **options)
         self.store.subscribe(self._record)
 
-    def _record(self, change: Change) -> None:
+    def _record(self, change: ObjectChange) -> None:
         versions = [
             part["metadata"]["resourceVersion"] if part is not None else "-"
             for part in (change.old, change.new)

@@ -10,7 +10,7 @@ from admitq.runtime.client import Client, Page
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.resources import CONFIG_MAPS
-from admitq.runtime.store import Change, Store
+from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher, WatchTiming
 
 NOT_SERVED = ApiError(404, "NotFound", "the server could not find the requested resource")
@@ -38,7 +38,7 @@ class FakeClient:
 
 @pytest.mark.parametrize("listings", [0, 1])
 async def test_watcher_of_optional_resource_ends_if_not_served_and_deletes_no_object(listings: int) -> None:
-    store, outcomes, changes = Store(CONFIG_MAPS), list[Outcome](), list[Change]()
+    store, outcomes, changes = Store(CONFIG_MAPS), list[Outcome](), list[ObjectChange]()
     watcher = Watcher(
         cast("Client", FakeClient(listings)),
         CONFIG_MAPS,
@@ -66,7 +66,7 @@ async def test_watcher_of_required_resource_retries_until_it_is_served() -> None
 
 
 def test_unsubscribed_handler_gets_no_more_changes() -> None:
-    store, changes = Store(CONFIG_MAPS), list[Change]()
+    store, changes = Store(CONFIG_MAPS), list[ObjectChange]()
     store.subscribe(changes.append)
     store.upsert(OBJECT)
     store.unsubscribe(changes.append)

@@ -19,7 +19,7 @@ from admitq.serving.certificates import (
     LEAF_LIFE,
     MINUTE,
     OVERLAP,
-    Authority,
+    Authorities,
     InvalidCertificate,
     Validity,
     bundle_contains,
@@ -121,7 +121,7 @@ def test_bundle_contains_only_its_certificates() -> None:
 
 
 def test_repr_of_authority_contains_no_private_key() -> None:
-    assert "PRIVATE" not in repr(Authority(CA, CA, b""))
+    assert "PRIVATE" not in repr(Authorities(CA, CA, b""))
 
 
 def test_leaf_without_names_raises_error() -> None:
@@ -135,13 +135,13 @@ OTHER = make_authority(NOW, name="other")
 
 
 @pytest.mark.parametrize(
-    "authority", [Authority(CA), Authority(CA, OTHER), Authority(CA, None, OTHER.certificate)]
+    "authority", [Authorities(CA), Authorities(CA, OTHER), Authorities(CA, None, OTHER.certificate)]
 )
-def test_authority_is_read_from_the_secret_that_it_was_written_to(authority: Authority) -> None:
+def test_authority_is_read_from_the_secret_that_it_was_written_to(authority: Authorities) -> None:
     assert from_secret_data(to_secret_data(authority)) == authority
 
 
-GOOD = to_secret_data(Authority(CA, OTHER, OTHER.certificate))
+GOOD = to_secret_data(Authorities(CA, OTHER, OTHER.certificate))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_damaged_secret_raises_error(change: dict[str, Any]) -> None:
 # --- rotation of the authority ----------------------------------------------------------------------
 
 
-def step(current: Authority | None, at: int, *, distributed: bool = False) -> Authority:
+def step(current: Authorities | None, at: int, *, distributed: bool = False) -> Authorities:
     return next_authority(current, NOW + at, name="test", distributed=distributed)
 
 
@@ -182,7 +182,7 @@ def test_first_authority_is_active_at_once_and_stays() -> None:
 
 
 def test_rotation_announces_new_authority_before_it_signs() -> None:
-    old = Authority(CA)
+    old = Authorities(CA)
     due = 250 * DAY
     announced = step(old, due)
     assert announced.active == CA
@@ -205,16 +205,16 @@ def test_rotation_announces_new_authority_before_it_signs() -> None:
 
 
 def test_expired_authority_is_replaced_at_once() -> None:
-    announced = step(Authority(CA), 250 * DAY)
+    announced = step(Authorities(CA), 250 * DAY)
     replaced = step(announced, 366 * DAY, distributed=False)
     assert replaced.active == announced.upcoming
-    created = step(Authority(CA), 366 * DAY)
+    created = step(Authorities(CA), 366 * DAY)
     assert validity(created.active.certificate).contains(NOW + 366 * DAY)
     assert created.upcoming is None
 
 
 def test_expired_upcoming_authority_is_dropped() -> None:
-    announced = Authority(make_authority(NOW + 300 * DAY, name="test"), CA)
+    announced = Authorities(make_authority(NOW + 300 * DAY, name="test"), CA)
     dropped = step(announced, 400 * DAY, distributed=True)
     assert dropped.upcoming is None
     assert dropped.active == announced.active

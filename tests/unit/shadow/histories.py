@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from admitq.core import events
-from admitq.core.model import SECOND, AdmissionCheck, AdmissionCheckState, ObjectKey, StopPolicy, Workload
+from admitq.core.model import SECOND, AdmissionCheck, CheckState, ObjectKey, StopPolicy, Workload
 from tests.laws.drawing import CHECKS, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, QUEUES, WORKLOADS, Draw
 from tests.unit.shadow.cluster import Cluster
 
@@ -73,7 +73,7 @@ class History:
             lambda workload: workload.admission is not None and not workload.admitted and not workload.evicted
         ):
             if self.draw.chance(0.6):
-                ready = tuple((name, AdmissionCheckState.READY) for name in CHECKS)
+                ready = tuple((name, CheckState.READY) for name in CHECKS)
                 self.cluster.put(key, admitted=True, admission_checks=ready)
 
     def pods_ready(self) -> None:

@@ -10,11 +10,11 @@ import yaml
 from admitq.core.settings import (
     DEFAULT_HALF_LIFE,
     AdmissionFairSharing,
+    CoreSettings,
     FairSharing,
     Gates,
     PreemptionStrategy,
     Resources,
-    Settings,
     Transformation,
     TransformationOutput,
 )
@@ -103,7 +103,9 @@ def configured(text: str) -> Configuration:
     ],
 )
 def test_core_settings_follow_configuration(text: str, expected: dict[str, Any]) -> None:
-    assert configured_core_settings(configured(text), FeatureGates()) == Settings(**CONTROLLERS, **expected)
+    assert configured_core_settings(configured(text), FeatureGates()) == CoreSettings(
+        **CONTROLLERS, **expected
+    )
 
 
 def test_admission_is_not_blocked_if_pods_ready_is_disabled() -> None:

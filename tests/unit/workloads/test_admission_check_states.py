@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.core.model import AdmissionCheckState
+from admitq.core.model import CheckState
 from admitq.workloads.admission_check_states import AdmissionCheckReport, update_check
 from admitq_api.conditions import MAX_MESSAGE, SECOND, format_time
 
@@ -22,32 +22,32 @@ def check(**fields: Any) -> dict[str, Any]:
     [
         pytest.param(
             [check()],
-            AdmissionCheckReport("c", AdmissionCheckState.READY, "m"),
+            AdmissionCheckReport("c", CheckState.READY, "m"),
             [check(state="Ready", message="m", lastTransitionTime=format_time(NOW))],
             id="new state has current time",
         ),
         pytest.param(
             [check()],
-            AdmissionCheckReport("c", AdmissionCheckState.READY, since=EARLIER),
+            AdmissionCheckReport("c", CheckState.READY, since=EARLIER),
             [check(state="Ready", lastTransitionTime=EARLIER)],
             id="new state has given time",
         ),
         pytest.param(
             [check(message="old")],
-            AdmissionCheckReport("c", AdmissionCheckState.PENDING, "new", since=EARLIER),
+            AdmissionCheckReport("c", CheckState.PENDING, "new", since=EARLIER),
             [check(message="new")],
             id="unchanged state keeps its time",
         ),
         pytest.param(
             [check(retryCount=2, requeueAfterSeconds=9, podSetUpdates=[{"name": "main"}])],
-            AdmissionCheckReport("c", AdmissionCheckState.PENDING),
+            AdmissionCheckReport("c", CheckState.PENDING),
             [check(retryCount=2)],
             id="fields without value are removed except retry count",
         ),
         pytest.param(
             [check(retryCount=2)],
             AdmissionCheckReport(
-                "c", AdmissionCheckState.RETRY, pod_set_updates=({"name": "main"},), requeue_after_seconds=0
+                "c", CheckState.RETRY, pod_set_updates=({"name": "main"},), requeue_after_seconds=0
             ),
             [
                 check(
@@ -62,7 +62,7 @@ def check(**fields: Any) -> dict[str, Any]:
         ),
         pytest.param(
             [check(name="a")],
-            AdmissionCheckReport("c", AdmissionCheckState.PENDING),
+            AdmissionCheckReport("c", CheckState.PENDING),
             [check(name="a"), check(lastTransitionTime=format_time(NOW))],
             id="new check is appended",
         ),
@@ -77,7 +77,5 @@ def test_report_changes_only_the_state_of_its_check(
 
 
 def test_long_check_message_is_cut_to_maximum_of_api() -> None:
-    [report] = update_check(
-        [], AdmissionCheckReport("c", AdmissionCheckState.PENDING, "x" * (MAX_MESSAGE + 1)), NOW
-    )
+    [report] = update_check([], AdmissionCheckReport("c", CheckState.PENDING, "x" * (MAX_MESSAGE + 1)), NOW)
     assert len(report["message"]) == MAX_MESSAGE
