@@ -77,7 +77,7 @@ _UNSORTED: Final = PreemptionOrder(0, 0, "")
 _ORDER: Final = attrgetter("order")
 
 _SLACK: Final = 64
-"""Traces are removed from a list when it has more entries than twice its holders and this number."""
+"""Traces are removed from a list when it has more entries than twice its holders plus this number."""
 
 _FEW: Final = 16
 """With at most one new holder for this many sorted ones, a read inserts each; else it sorts the list."""

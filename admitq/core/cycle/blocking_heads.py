@@ -12,7 +12,8 @@ cycle overtook another blocking head that reserved such a pair. The same holds i
 that may take one.
 
 The blocking head of a StrictFIFO queue joins every cycle of its tree (semantics, Cycle). With fair sharing,
-the share of a queue depends on all of its usage: if one blocking head joins the cycle, all do.
+the share of a queue depends on all of its usage. If a head of the cycle may take, reserve or preempt
+anything, all blocking heads of its tree join.
 """
 
 from collections.abc import Iterable, Iterator

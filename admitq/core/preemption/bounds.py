@@ -4,9 +4,9 @@ A candidate is acceptable if the share of a node on its path is sufficient witho
 are nearly equal, almost all children have a sufficient share, but not without a candidate. A search without
 bounds would evaluate each of these children and find nothing. There are two bounds:
 
-- The *final share* of a child: its share without the least amounts that one of its candidates holds. Without
-  any of its candidates, the share of the child is at most this great: the child then uses less of every pair.
-  This bound counts if the share of the child itself is compared with the preemptor's side.
+- The *final share* of a child: its share without the least amounts that one of its candidates holds.
+  Whichever of its candidates is removed, the share of the child is then at most this great. This bound counts
+  if the share of the child itself is compared with the preemptor's side.
 - The *amounts* of a child: the removal of any candidate reduces the usage of the cohort by at least these
   amounts. This bound counts if the share of the cohort, or of a cohort above it, is compared.
 

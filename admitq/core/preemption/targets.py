@@ -6,8 +6,8 @@ is a lower bound. The search *opens* the child when it reaches it. From then on,
 present shares.
 
 The search passes over a listed child if it would accept none of its candidates at present. To open such a
-child would only reject all its candidates. Rejected candidates must stay rejected when shares change. So the
-search skips a child that it passed over before the child could be accepted:
+child would only reject all its candidates. Rejected candidates must stay rejected when shares change. So a
+child that was passed over must not be accepted later. The search skips it in time:
 
 - A child of a cohort on the path is compared with the child on the path. It is skipped when the search
   descends the path: the removal of a candidate there lowers the share of the preemptor's side.

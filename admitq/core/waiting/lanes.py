@@ -33,7 +33,7 @@ from admitq.core.waiting.waiting_lanes import ONE_PASS_FROM, WaitingLanes
 from admitq.core.waiting.wake_index import TreeRegistration
 
 _SLACK: Final = 64
-"""A heap is rebuilt when it has more outdated entries than its other entries and this number."""
+"""A heap is rebuilt when its outdated entries outnumber its valid entries by more than this number."""
 
 
 class Lanes:

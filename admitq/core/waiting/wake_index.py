@@ -5,8 +5,8 @@ of what its lanes wait for. ``WaitingLanes`` then finds the lanes of the Cluster
 
 Needs. The amount that is available to a ClusterQueue is the least of several bounds (``quota.available``).
 The root has a bound, and so has each node with a borrowing limit on the path to the root. The *slack* of a
-node is its bound without available local quota, of the node itself and of nodes below it. For each (flavor,
-resource), the index has the least need of a ClusterQueue. It is stored at the lowest node with an
+node is its bound minus the available local quota of the node itself and of the nodes below it. For each
+(flavor, resource), the index has the least need of a ClusterQueue. It is stored at the lowest node with an
 insufficient bound, in a heap by the slack that this node must have. A return of quota raises only bounds on
 its own path to the root. So the tops of the heaps on this path show which needs may be met, however many
 ClusterQueues wait.
