@@ -218,7 +218,7 @@ class Lanes:
             ImpossibleTransition: the table of wait states has no such transition.
         """
         lanes = self.waiting.find_concerned(event, cause)
-        # One event may end the waiting of tens of thousands of lanes, and the event loop waits for it.
+        # One event may end the waiting of tens of thousands of lanes, so this loop must be fast.
         parked = [lane for lane in lanes if isinstance(lane.state, PARKED)]
         self.waiting.remove_parked(parked)
         for lane in parked:
@@ -230,7 +230,7 @@ class Lanes:
             self.end_blocking(event)
 
     def end_blocking(self, event: WaitEvent) -> None:
-        """Have the blocking head, if there is one, take part in cycles as any other head."""
+        """End the waiting of the blocking head, if there is one."""
         if self.waiting.blocking is not None:
             self.change_state(self.waiting.blocking, event, READY)
 

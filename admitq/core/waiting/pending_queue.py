@@ -241,7 +241,7 @@ class PendingQueue:
             self._enter_all(self.held_back.of_kind(QueueUnusable), QUEUE_RECONSIDERED)
 
     def end_blocking(self, event: WaitEvent) -> None:
-        """Have the blocking head, if there is one, take part in cycles as any other head."""
+        """End the waiting of the blocking head, if there is one."""
         self.lanes.end_blocking(event)
 
     def namespace_selected(self, namespace: str) -> None:
