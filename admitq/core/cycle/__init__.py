@@ -17,8 +17,9 @@ Rules of this package
   Progress is to reserve, to preempt, or to give up reserved capacity. A head that continues with other
   flavors makes no progress. A head that all flavors refuse, and that lost one of them to another head, waits
   in state ``RetryOnProgress``.
-- In two cases, a head that waits for preemption or is the first of a StrictFIFO queue is evaluated again from
-  its first flavor on. Quota was taken since its scan began, or it lost and a head made progress since then.
+- A head that waits for preemption, or is the first of a StrictFIFO queue, may be evaluated again from its
+  first flavor on. This is so if quota was taken since its scan began, or if it lost and a head made progress
+  since then.
 - A blocking head is also evaluated again after a cycle that preempted workloads for another head. This is so
   if the workloads belong to a ClusterQueue that borrows, and hold a (flavor, resource) that the blocking head
   needs. Such evaluations end, because each such cycle adds to the workloads that leave.

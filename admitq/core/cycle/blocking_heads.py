@@ -1,8 +1,8 @@
 """Find the blocking heads that join a cycle.
 
 A blocking head was evaluated before, and would get the same result again unless a (flavor, resource) that it
-needs has changed. Some changes end its waiting, so that the next cycle evaluates it in any case: a return of
-quota, and an edit that may change its result. Another such change is a workload that begins to leave, if it
+needs has changed. Some changes end its waiting: a return of quota, and an edit that may change its result.
+The next cycle then evaluates it in any case. Another such change is a workload that begins to leave, if it
 holds a (flavor, resource) that the blocking head needs. Such a workload comes first among the candidates for
 preemption, and the head may find other targets (semantics, Preemption).
 

@@ -1,10 +1,9 @@
 """Classical preemption: reclaim lent quota, then preempt by priority.
 
-A search for quota to reclaim goes from the preemptor's cohort up to the root. The preemptor has the
-*advantage* of the hierarchy at a cohort if its request fits within the quota of a node below, on the path
-from its ClusterQueue to this cohort. With the advantage, it may reclaim all quota that is borrowed there.
-Without it, ``borrowWithinCohort`` decides which workloads of lower priority it may preempt although it then
-borrows.
+A search for quota to reclaim goes from the preemptor's ClusterQueue up to the root. This is the *path*. At a
+cohort of the path, the preemptor has the *advantage* of the hierarchy if its request fits within the quota of
+a lower node of the path. With the advantage, it may reclaim all quota that is borrowed there. Without it,
+``borrowWithinCohort`` decides which workloads of lower priority it may preempt although it then borrows.
 
 So there are two kinds of attempt: with and without permission to borrow. The first attempt that frees enough
 counts (semantics, Preemption, Classical).
