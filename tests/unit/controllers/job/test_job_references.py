@@ -13,7 +13,7 @@ from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq.runtime.resources import PRIORITY_CLASSES
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Key, ObjectChange
 from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
@@ -236,11 +236,11 @@ def test_changed_priority_class_enqueues_jobs_with_runtime(world: World) -> None
     assert enqueued_keys(world, PRIORITY_CLASSES, found) == {KEY}
 
 
-def create_change(key: Key, old: Any, new: Any) -> Change:
-    return Change("modified", key, new, None if old is None else orjson.dumps(old))
+def create_change(key: Key, old: Any, new: Any) -> ObjectChange:
+    return ObjectChange("modified", key, new, None if old is None else orjson.dumps(old))
 
 
-def enqueued_keys(world: World, resource: Any, change: Change) -> set[Key]:
+def enqueued_keys(world: World, resource: Any, change: ObjectChange) -> set[Key]:
     served = registry.build_controllers(world.ctx, world.core).when_served
     [part] = [part for part in served if part.resource == TRAIN_JOBS]
     followed = {followed.resource for followed in part.follows}

@@ -21,12 +21,12 @@ from admitq.controllers.pods.elastic_pods import (
     remove_gates,
     slim_elastic_pod,
 )
-from admitq.controllers.settings import Settings
+from admitq.controllers.settings import ControllerSettings
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from admitq.runtime.store import Change, Key, Store
+from admitq.runtime.store import Key, ObjectChange, Store
 from admitq_api.json_objects import with_value, without_value
 from tests.unit.controllers.builders import (
     ADMITTED,
@@ -255,7 +255,7 @@ def test_changed_pod_or_slice_enqueues_its_chain(
     world: World, changed: Callable[[], tuple[Any, Any]]
 ) -> None:
     old, new = changed()
-    change = Change("modified", Key("ns", "any"), new, None if old is None else orjson.dumps(old))
+    change = ObjectChange("modified", Key("ns", "any"), new, None if old is None else orjson.dumps(old))
     for watch in elastic_pods_part(world).spec.watches:
         assert list(watch.keys(change)) == [CHAIN]
 
@@ -264,7 +264,7 @@ def test_pod_or_workload_without_slice_enqueues_nothing(world: World) -> None:
     without_slice = pod("a", metadata={"annotations": {}})
     for watch in elastic_pods_part(world).spec.watches:
         for obj in (without_slice, workload()):
-            assert list(watch.keys(Change("added", Key("ns", "a"), obj, None))) == []
+            assert list(watch.keys(ObjectChange("added", Key("ns", "a"), obj, None))) == []
 
 
 def test_elastic_pod_store_keeps_only_needed_fields() -> None:
@@ -287,6 +287,6 @@ def test_pods_are_watched_once_first_slice_exists(world: World) -> None:
     [settings_with(elastic_jobs=False), settings_with(integrations=())],
     ids=["feature gate is off", "no elastic kind is enabled"],
 )
-def test_pods_are_not_watched_where_no_job_can_be_elastic(world: World, settings: Settings) -> None:
+def test_pods_are_not_watched_where_no_job_can_be_elastic(world: World, settings: ControllerSettings) -> None:
     table = registry.build_controllers(replace(world.ctx, settings=settings), world.core)
     assert not any(part.resource.plural == PODS.plural for part in table.when_served)
