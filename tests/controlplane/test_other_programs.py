@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pytest
@@ -187,8 +187,23 @@ async def play_all(fresh_stage: FreshStage, rows: Sequence[Row]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def alternate_manners(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with every second of their manners: by turns the first and third, the second and fourth."""
+    return [
+        replace(row, manners=row.manners[number % 2 :: 2] or row.manners) for number, row in enumerate(rows)
+    ]
+
+
 @pytest.mark.parametrize("topic", ROWS)
 async def test_e_writes_of_another_program_lead_to_the_same_end_state(
+    fresh_stage: FreshStage, topic: str
+) -> None:
+    await play_all(fresh_stage, alternate_manners(ROWS[topic]))
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("topic", ROWS)
+async def test_e_writes_in_every_manner_lead_to_the_same_end_state(
     fresh_stage: FreshStage, topic: str
 ) -> None:
     await play_all(fresh_stage, ROWS[topic])
