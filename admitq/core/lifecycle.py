@@ -100,7 +100,7 @@ class PhaseChangeCause(StrEnum):
     ON_HOLD = "OnHold"
     WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods"
     DELETING = "Deleting"
-    LET_GO = "LetGo"
+    HOLD_ENDED = "HoldEnded"
     """Nothing excludes it from the queue any more."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -118,7 +118,7 @@ _ENDS: Final = (
     PhaseChangeCause.OWNER_NOT_FOUND,
     PhaseChangeCause.WORKLOAD_SLICE_REPLACED,
 )
-_KEPT_BACK: Final = (
+_HELD: Final = (
     PhaseChangeCause.ADMISSION_GATED,
     PhaseChangeCause.ON_HOLD,
     PhaseChangeCause.WAITING_FOR_REPLACEMENT_PODS,
@@ -137,9 +137,9 @@ _EVICTIONS: Final = (
 EDGES: Final[Mapping[tuple[Phase, Phase], tuple[PhaseChangeCause, ...]]] = {
     (Phase.PENDING, Phase.RESERVED): (PhaseChangeCause.QUOTA_RESERVED,),
     (Phase.PENDING, Phase.ADMITTED): (PhaseChangeCause.ADMITTED,),
-    (Phase.PENDING, Phase.HELD): _KEPT_BACK,
+    (Phase.PENDING, Phase.HELD): _HELD,
     (Phase.PENDING, Phase.INACTIVE): (PhaseChangeCause.DEACTIVATED,),
-    (Phase.HELD, Phase.PENDING): (PhaseChangeCause.LET_GO,),
+    (Phase.HELD, Phase.PENDING): (PhaseChangeCause.HOLD_ENDED,),
     (Phase.HELD, Phase.INACTIVE): (PhaseChangeCause.DEACTIVATED,),
     (Phase.INACTIVE, Phase.PENDING): (PhaseChangeCause.REACTIVATED,),
     (Phase.INACTIVE, Phase.HELD): (PhaseChangeCause.REACTIVATED,),
