@@ -108,7 +108,7 @@ class CoreView(Protocol):
         """Return the status of a cohort, with or without an object; None if no object names the cohort."""
         ...
 
-    def parked_refusal(self, key: ObjectKey) -> Refusal | None:
+    def last_refusal(self, key: ObjectKey) -> Refusal | None:
         """Return why the core last refused a pending workload, or one with its scheduling key."""
         ...
 
@@ -116,7 +116,7 @@ class CoreView(Protocol):
         """Whether a pending workload is parked without an attempt, because one with its key was refused."""
         ...
 
-    def admissibility(self, key: ObjectKey) -> Refusal | None:
+    def find_inadmissibility(self, key: ObjectKey) -> Refusal | None:
         """Return why a workload would be refused whatever quota is free; None if no such reason is known."""
         ...
 

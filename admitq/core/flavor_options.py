@@ -30,7 +30,7 @@ from admitq.core.refusals import (
     UntoleratedTaint,
 )
 from admitq.core.requests import PodSetDemand
-from admitq.core.selectors import accepts_nodes, untolerated
+from admitq.core.selectors import accepts_nodes, find_untolerated_taint
 from admitq.core.settings import CoreSettings
 from admitq.core.waiting.wait_states import QuotaNeed
 
@@ -299,7 +299,7 @@ def find_node_refusal(
         return FlavorNotFound(name)
     labels = dict(flavor.node_labels)
     for pod_set in pod_sets:
-        taint = untolerated(flavor.node_taints, pod_set.tolerations, flavor.tolerations)
+        taint = find_untolerated_taint(flavor.node_taints, pod_set.tolerations, flavor.tolerations)
         if taint is not None:
             return UntoleratedTaint(name, taint.key, taint.value, taint.effect)
         if not accepts_nodes(pod_set, labels):

@@ -59,7 +59,7 @@ def _usage(world: World) -> dict[str, Usage]:
             usage = usage_of(entry.workload, admission, reclaimable_pods=gate)
             original = world.workloads.get(entry.workload.replaces or entry.workload.key)
             is_successor = (
-                original is not None and world.reservations.replacements.successor(original) is entry
+                original is not None and world.reservations.replacements.find_successor(original) is entry
             )
             if original is not None and is_successor and not world.reservations.is_void(original):
                 original_admission = original.admission

@@ -105,7 +105,7 @@ class StateQueries:
         entry = self.world.workloads.get(key)
         return () if entry is None or entry.held is None else entry.held.usage
 
-    def parked_refusal(self, key: ObjectKey) -> Refusal | None:
+    def last_refusal(self, key: ObjectKey) -> Refusal | None:
         """Return the last refusal of a pending workload, or else of its lane; None without one."""
         queue = self._queue_of(key)
         return None if queue is None else queue_numbers.refusal_of(queue, key)
@@ -115,7 +115,7 @@ class StateQueries:
         queue = self._queue_of(key)
         return queue is not None and queue_numbers.is_bypassed(queue, key)
 
-    def admissibility(self, key: ObjectKey) -> Refusal | None:
+    def find_inadmissibility(self, key: ObjectKey) -> Refusal | None:
         """Return why a pending or held workload would be refused whatever quota there is.
 
         None if there is no such reason, or if the queues of the workload are stopped or do not exist.

@@ -101,12 +101,12 @@ class Replacements(Generic[S]):
         if not replacements:
             del self._of[original]
 
-    def of(self, original: ObjectKey) -> Iterable[S]:
+    def of_original(self, original: ObjectKey) -> Iterable[S]:
         """Return the workloads that replace a workload."""
         replacements = self._of.get(original)
         return () if replacements is None else tuple(replacements.values())
 
-    def circle(self, key: ObjectKey) -> Collection[ObjectKey]:
+    def find_circle(self, key: ObjectKey) -> Collection[ObjectKey]:
         """Return the circle of replacements that a workload is in; empty without one."""
         members: dict[ObjectKey, None] = {}
         current: ObjectKey | None = key
@@ -115,12 +115,12 @@ class Replacements(Generic[S]):
             current = self._original.get(current)
         return members if current == key else ()
 
-    def successor(self, original: S) -> S | None:
+    def find_successor(self, original: S) -> S | None:
         """Return the replacement that takes over the quota of the original; None without one."""
         holding = [
             replacement
-            for replacement in self.of(original.workload.key)
-            if _holds_after(replacement, original) and not self.circle(replacement.workload.key)
+            for replacement in self.of_original(original.workload.key)
+            if _holds_after(replacement, original) and not self.find_circle(replacement.workload.key)
         ]
         return min(
             holding, key=lambda replacement: (replacement.reserved_at, replacement.workload.uid), default=None

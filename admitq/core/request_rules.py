@@ -68,7 +68,7 @@ class RequestRulesByNamespace:
         self._rules.clear()
         return True
 
-    def of(self, namespace: str) -> RequestRules:
+    def rules_of(self, namespace: str) -> RequestRules:
         """Return the rules of a namespace."""
         rules = self._rules.get(namespace)
         if rules is None:
@@ -83,4 +83,4 @@ class RequestRulesByNamespace:
 
     def resolve(self, workload: Workload) -> ResolvedRequests:
         """Return the requests of the podsets of a workload, and the problems that make them invalid."""
-        return resolve(workload.pod_sets, workload.reclaimable_pods, self.of(workload.key.namespace))
+        return resolve(workload.pod_sets, workload.reclaimable_pods, self.rules_of(workload.key.namespace))

@@ -30,7 +30,7 @@ from admitq.core.model import (
 )
 from admitq.core.refusals import Bound, OutOfBounds
 from admitq.core.settings import Resources
-from admitq.core.transformations import counted
+from admitq.core.transformations import transform
 
 _AS_REQUESTED: Final = Resources()
 _MILLI: Final = 1000
@@ -127,7 +127,7 @@ class _Part(NamedTuple):
     limits: _Exact
 
 
-def _part(field: str, stated: ContainerResources, limits: NamespaceLimits) -> _Part:
+def _resolve_part(field: str, stated: ContainerResources, limits: NamespaceLimits) -> _Part:
     own = dict(stated.limits)
     requests = {
         **dict(limits.default_limits),
@@ -147,7 +147,9 @@ class _Pod(NamedTuple):
     requests: ExactAmounts
 
 
-def _running(template: PodTemplate, containers: Iterable[_Part], init_containers: Iterable[_Part]) -> _Exact:
+def _compute_running_requests(
+    template: PodTemplate, containers: Iterable[_Part], init_containers: Iterable[_Part]
+) -> _Exact:
     starting: _Exact = {}
     sidecars: _Exact = {}
     for stated, part in zip(template.init_containers, init_containers, strict=True):
@@ -163,18 +165,19 @@ def _running(template: PodTemplate, containers: Iterable[_Part], init_containers
     return running
 
 
-def _pod(template: PodTemplate, rules: RequestRules) -> _Pod:
+def _resolve_pod(template: PodTemplate, rules: RequestRules) -> _Pod:
     containers, init_containers = (
         tuple(
-            _part(f"{name}[{index}].", stated, rules.limits) for index, stated in enumerate(stated_containers)
+            _resolve_part(f"{name}[{index}].", stated, rules.limits)
+            for index, stated in enumerate(stated_containers)
         )
         for name, stated_containers in (
             ("containers", template.containers),
             ("initContainers", template.init_containers),
         )
     )
-    pod_level = _part("", ContainerResources(template.requests, template.limits), NO_LIMITS)
-    running = _running(template, containers, init_containers)
+    pod_level = _resolve_part("", ContainerResources(template.requests, template.limits), NO_LIMITS)
+    running = _compute_running_requests(template, containers, init_containers)
     running.update(pod_level.requests)
     overhead = template.overhead
     if overhead is None:
@@ -185,7 +188,7 @@ def _pod(template: PodTemplate, rules: RequestRules) -> _Pod:
 
 def pod_requests(template: PodTemplate, rules: RequestRules = DEFAULT_RULES) -> ExactAmounts:
     """Return the request of one pod, before transformations."""
-    return _pod(template, rules).requests
+    return _resolve_pod(template, rules).requests
 
 
 # --- invalid requests -----------------------------------------------------------------------------------
@@ -237,9 +240,9 @@ class _Template(NamedTuple):
 
 
 @lru_cache(_CACHE_SIZE)
-def _template(template: PodTemplate, rules: RequestRules) -> _Template:
-    pod = _pod(template, rules)
-    counted_requests = counted(dict(pod.requests), rules.resources)
+def _resolve_template(template: PodTemplate, rules: RequestRules) -> _Template:
+    pod = _resolve_pod(template, rules)
+    counted_requests = transform(dict(pod.requests), rules.resources)
     return _Template(
         amounts({resource: rounded_up(resource, amount) for resource, amount in counted_requests.items()}),
         tuple(_above_limits(pod)),
@@ -274,7 +277,7 @@ def resolve(
     above_limits: list[OutOfBounds] = []
     outside: list[OutOfBounds] = []
     for index, pod_set in enumerate(pod_sets):
-        template = _template(pod_set.template, rules)
+        template = _resolve_template(pod_set.template, rules)
         count = pod_set.count - min(reclaimable.get(pod_set.name, 0), pod_set.count)
         demands.append(PodSetDemand(pod_set, count, _totals(template.per_pod, count), template.per_pod))
         above_limits.extend(_with_full_path(index, template.above_limits))

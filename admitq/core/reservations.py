@@ -207,12 +207,12 @@ class Reservations:
         original = self._original(workload)
         if original is None or original.is_leaving or original.phase not in _STAYING:
             return None
-        if self.replacements.circle(workload.key):
+        if self.replacements.find_circle(workload.key):
             return None  # In a circle, the workload counts with all quota that it was assigned.
         held = original.held
         if held is None or held.cluster_queue != cluster_queue:
             return None
-        return original if self.replacements.successor(original) is None else None
+        return original if self.replacements.find_successor(original) is None else None
 
     def original_to_take_over(self, cluster_queue: str, workload: Workload) -> Original | None:
         """Return the result of ``original_of`` as an immutable value."""
@@ -237,7 +237,7 @@ class Reservations:
 
     def recount_replacements(self, original: ObjectKey, excluded: WorkloadEntry | None = None) -> None:
         """Count workloads again that replace ``original``, and report that their demand may have changed."""
-        for replacement in self.replacements.of(original):
+        for replacement in self.replacements.of_original(original):
             if replacement is excluded:
                 continue
             self._hold(replacement, self._reservation_of(replacement))
@@ -254,7 +254,7 @@ class Reservations:
         if (
             original is None
             or original.admission is None
-            or self.replacements.successor(original) is not entry
+            or self.replacements.find_successor(original) is not entry
         ):
             return usage
         if self.is_void(original):
@@ -263,4 +263,4 @@ class Reservations:
 
     def _mark_circle(self, key: ObjectKey) -> None:
         """Mark the workloads of a circle of replacements: they must be counted again."""
-        self._circles.update(dict.fromkeys(self.replacements.circle(key)))
+        self._circles.update(dict.fromkeys(self.replacements.find_circle(key)))

@@ -36,7 +36,7 @@ def _integer(text: str | None) -> int | None:
     return value if value in _INT64 else None
 
 
-def _compares(value: str | None, values: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
+def _compare_integers(value: str | None, values: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
     left, right = _integer(value), _integer(values[0] if values else None)
     return left is not None and right is not None and holds(left, right)
 
@@ -46,8 +46,8 @@ _HOLDS: Final[Mapping[SelectorOperator, Callable[[str | None, tuple[str, ...]], 
     SelectorOperator.NOT_IN: lambda value, values: value is None or value not in values,
     SelectorOperator.EXISTS: lambda value, _: value is not None,
     SelectorOperator.DOES_NOT_EXIST: lambda value, _: value is None,
-    SelectorOperator.GREATER_THAN: lambda value, values: _compares(value, values, int.__gt__),
-    SelectorOperator.LESS_THAN: lambda value, values: _compares(value, values, int.__lt__),
+    SelectorOperator.GREATER_THAN: lambda value, values: _compare_integers(value, values, int.__gt__),
+    SelectorOperator.LESS_THAN: lambda value, values: _compare_integers(value, values, int.__lt__),
 }
 
 
@@ -83,7 +83,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     )
 
 
-def untolerated(taints: Collection[Taint], *tolerations: Collection[Toleration]) -> Taint | None:
+def find_untolerated_taint(taints: Collection[Taint], *tolerations: Collection[Toleration]) -> Taint | None:
     """Return the first NoSchedule or NoExecute taint that none of the tolerations tolerates."""
     for taint in taints:
         if taint.effect in _NO_SCHEDULE and not any(

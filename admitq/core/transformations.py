@@ -9,7 +9,7 @@ from fractions import Fraction
 from admitq.core.settings import Resources
 
 
-def counted(requests: Mapping[str, Fraction], settings: Resources) -> dict[str, Fraction]:
+def transform(requests: Mapping[str, Fraction], settings: Resources) -> dict[str, Fraction]:
     """Return the requests of one pod after transformations (semantics, Resource arithmetic).
 
     The outputs of transformations are summed by resource. Each sum, if positive, is added to the pod's own

@@ -562,7 +562,7 @@ class Shadow:
         state, expected = self._state, self._expected
         queue = state.queries.cluster_queue_of(key) or ""
         reserved = expected.reservations.get(key)
-        refusal = state.queries.parked_refusal(key) or state.queries.admissibility(key)
+        refusal = state.queries.last_refusal(key) or state.queries.find_inadmissibility(key)
         behind = state.queries.blocking_head(queue)
         return Opinion(
             workload=key,

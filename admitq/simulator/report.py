@@ -461,7 +461,7 @@ def _jain_of_waits(measures: Measures) -> float | None:
 
 def _left(simulation: Simulation, course: SimulatedWorkload) -> WaitingAtEnd:
     state, key = simulation.state, course.workload.key
-    refusal = state.queries.parked_refusal(key) or state.queries.admissibility(key)
+    refusal = state.queries.last_refusal(key) or state.queries.find_inadmissibility(key)
     said = _said(refusal, course.local_queue)
     return WaitingAtEnd(
         str(key),

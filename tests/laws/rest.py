@@ -99,7 +99,7 @@ class AtRest:
         if isinstance(decided, ReserveQuota):
             return self.would_be_admitted(decided.key)
         assert isinstance(decided, Preempt), decided
-        if self._core.queries.parked_refusal(decided.preemptor) == OverlappingTargets(will_fit=True):
+        if self._core.queries.last_refusal(decided.preemptor) == OverlappingTargets(will_fit=True):
             return False
         if self.found_targets_in_later_flavor(decided.preemptor):
             return False
@@ -117,7 +117,7 @@ class AtRest:
         Capacity reserved for a parked workload, in the one cycle in which it is retried, may be what it
         lacks.
         """
-        if not isinstance(self._core.queries.parked_refusal(key), WaitingForTargets):
+        if not isinstance(self._core.queries.last_refusal(key), WaitingForTargets):
             return True
         return self.evaluate_with(name, key, self.heads_of_other_queues(name, blocking=True)).preempts_for(
             key
@@ -133,7 +133,7 @@ class AtRest:
         name = self._observed.waits_in(key)
         if name is not None and not self.would_be_admitted_without_later_reservations(name, key):
             return False
-        if name is None or not isinstance(self._core.queries.parked_refusal(key), BLOCKING):
+        if name is None or not isinstance(self._core.queries.last_refusal(key), BLOCKING):
             return True
         return self.evaluate_with(name, key, self.heads_of_other_queues(name, blocking=True)).admits(key)
 
@@ -160,7 +160,7 @@ class AtRest:
     def found_targets_in_later_flavor(self, key: ObjectKey) -> bool:
         """Whether it waits for targets that it found in a later flavor than the first."""
         return key in self._attempts.began_in_later_flavor and isinstance(
-            self._core.queries.parked_refusal(key), WaitingForTargets
+            self._core.queries.last_refusal(key), WaitingForTargets
         )
 
     def retried_workloads(self, name: str) -> list[ObjectKey]:
@@ -173,13 +173,13 @@ class AtRest:
         waiting = self._player.candidates_in_order(name)
         if self._observed.is_strict(name):
             return [] if self.is_blocked_by_failed_checks(name) else waiting[:1]
-        blocking = [key for key in waiting if isinstance(self._core.queries.parked_refusal(key), BLOCKING)]
+        blocking = [key for key in waiting if isinstance(self._core.queries.last_refusal(key), BLOCKING)]
         return blocking[:1] or waiting
 
     def is_blocked_by_failed_checks(self, name: str) -> bool:
         """Whether a workload whose namespace is not selected was refused for its admission checks."""
         return any(
-            self._core.queries.parked_refusal(key) == AdmissionChecksFailed()
+            self._core.queries.last_refusal(key) == AdmissionChecksFailed()
             for key in self._observed.workloads
             if self._observed.waits_in(key) == name and not self._observed.is_selected(key, name)
         )
@@ -224,4 +224,4 @@ class AtRest:
 
     def is_blocking(self, name: str, key: ObjectKey) -> bool:
         """Whether the head of a ClusterQueue takes part in every cycle of its tree."""
-        return self._observed.is_strict(name) or isinstance(self._core.queries.parked_refusal(key), BLOCKING)
+        return self._observed.is_strict(name) or isinstance(self._core.queries.last_refusal(key), BLOCKING)

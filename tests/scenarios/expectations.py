@@ -82,7 +82,7 @@ def _considered(story: Story, expected: JsonObject) -> None:
 
 
 def _explained(story: Story, key: ObjectKey) -> str:
-    refusal = story.core.queries.parked_refusal(key)
+    refusal = story.core.queries.last_refusal(key)
     if refusal is None:
         return "not refused"
     if story.core.queries.is_bypassed(key):

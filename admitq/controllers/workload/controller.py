@@ -85,8 +85,8 @@ class WorkloadController:
         is_active = None if status is None else status.active
         local_status = self._core.local_queue_status(ObjectKey(key.namespace, queue_name))
         object_key = ObjectKey(key.namespace, key.name)
-        parked = self._core.parked_refusal(object_key) if self._core.is_bypassed(object_key) else None
-        inadmissible = self._core.admissibility(object_key)
+        parked = self._core.last_refusal(object_key) if self._core.is_bypassed(object_key) else None
+        inadmissible = self._core.find_inadmissibility(object_key)
         return WorkloadInputs(
             names=ctx.names,
             kinds=kinds,

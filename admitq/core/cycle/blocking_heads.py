@@ -57,7 +57,7 @@ def _participants(world: World, root: Node, heads: Iterable[CycleEntry]) -> list
     participants: dict[str, None] = {}
     others = dict(blocking)
     while concerned := [
-        name for name, entry in others.items() if _is_strict(entry) or _looks_at(entry, changed)
+        name for name, entry in others.items() if _is_strict(entry) or _may_need_any(entry, changed)
     ]:
         for name in concerned:
             participants[name] = None
@@ -74,7 +74,7 @@ def _pairs_of(entry: ClusterQueueEntry) -> set[FlavorResource]:
     return set(entry.node.cells)
 
 
-def _looks_at(entry: ClusterQueueEntry, changed: set[FlavorResource]) -> bool:
+def _may_need_any(entry: ClusterQueueEntry, changed: set[FlavorResource]) -> bool:
     return not changed.isdisjoint(entry.node.cells)
 
 

@@ -56,7 +56,7 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
 
 def _new_queue(world: World, spec: ClusterQueue) -> PendingQueue:
     rules = KeyRules(
-        world.request_rules.of,
+        world.request_rules.rules_of,
         partial(world.reservations.original_to_take_over, spec.name),
         shares_lanes=world.settings.gates.scheduling_equivalence_hashing,
     )

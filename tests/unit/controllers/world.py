@@ -251,13 +251,13 @@ class StubCore:
     def cluster_queue_has_reservations(self, name: str) -> bool:
         return name in self.reserving
 
-    def parked_refusal(self, key: ObjectKey) -> None:
+    def last_refusal(self, key: ObjectKey) -> None:
         return None
 
     def is_bypassed(self, key: ObjectKey) -> bool:
         return False
 
-    def admissibility(self, key: ObjectKey) -> None:
+    def find_inadmissibility(self, key: ObjectKey) -> None:
         return None
 
 

@@ -149,7 +149,7 @@ class Play:
         self.state.validate()
 
     def refusal(self, name: str) -> Refusal | None:
-        return self.state.queries.parked_refusal(key(name))
+        return self.state.queries.last_refusal(key(name))
 
     @property
     def is_quiet(self) -> bool:

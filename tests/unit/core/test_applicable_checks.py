@@ -63,7 +63,7 @@ def test_workload_is_refused_while_too_many_checks_apply_to_every_flavor(strateg
 def test_too_many_checks_are_reported_for_workload_that_is_not_evaluated() -> None:
     play = play_with(queue_with_checks(*rules(9)))
     play.submit("one", "q", requeue_blocked=True)
-    assert play.state.queries.admissibility(key("one")) == TooManyChecks("q", 9, MOST_CHECKS)
+    assert play.state.queries.find_inadmissibility(key("one")) == TooManyChecks("q", 9, MOST_CHECKS)
 
 
 def test_workload_takes_the_next_flavor_when_the_first_has_too_many_checks() -> None:

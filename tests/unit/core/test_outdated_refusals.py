@@ -17,7 +17,7 @@ from tests.unit.core.play import RECLAIM, Play, group, key, queue
 
 def _missing(play: Play, name: str) -> int:
     """Return the amount that the workload lacks, as the refusal of its lane says."""
-    refusal = play.state.queries.parked_refusal(key(name))
+    refusal = play.state.queries.last_refusal(key(name))
     shortfall = refusal.refused if isinstance(refusal, NoPreemptionTargets) else refusal
     assert isinstance(shortfall, NoFlavorFits)
     (short,) = shortfall.parts[0].refusals
@@ -126,7 +126,7 @@ def test_lane_of_namespace_no_longer_selected_is_evaluated_after_refresh() -> No
     play.run()
     assert play.state.next_wakeup(play.now) == play.now, "the refresh made the lane ready"
     play.run()
-    assert play.state.queries.parked_refusal(key("large")) == NamespaceMismatch()
+    assert play.state.queries.last_refusal(key("large")) == NamespaceMismatch()
     assert play.is_quiet
 
 

@@ -31,7 +31,7 @@ def test_quarantined_cluster_queue_counts_in_its_cohort_and_admits_nothing() -> 
     play.submit("wide", "r", 3)
     play.submit("narrow", "r", 2)
     play.run("narrow")
-    assert play.state.queries.admissibility(key("waits")) == ClusterQueueInactive("q")
+    assert play.state.queries.find_inadmissibility(key("waits")) == ClusterQueueInactive("q")
     play.finish("borrower")
     play.send(happened.ClusterQueueChanged(queue("q", 4, "c")))
     play.run("wide", "waits")

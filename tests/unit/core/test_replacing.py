@@ -228,4 +228,4 @@ def test_fair_sharing_orders_replacement_by_what_it_adds() -> None:
 
 
 def test_workload_without_replacements_has_empty_list() -> None:
-    assert Replacements[Any]().of(key("first")) == ()
+    assert Replacements[Any]().of_original(key("first")) == ()

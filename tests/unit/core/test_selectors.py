@@ -9,7 +9,7 @@ from admitq.core.model import (
     Taint,
     Toleration,
 )
-from admitq.core.selectors import accepts_nodes, matches, selects_namespace, tolerates, untolerated
+from admitq.core.selectors import accepts_nodes, find_untolerated_taint, matches, selects_namespace, tolerates
 
 LABELS = {"zone": "west", "cores": "16", "empty": ""}
 IN, NOT_IN = SelectorOperator.IN, SelectorOperator.NOT_IN
@@ -109,9 +109,12 @@ def test_first_untolerated_taint_is_found() -> None:
         Taint("b", "", "NoExecute"),
         Taint("c", "", "NoSchedule"),
     )
-    assert untolerated(taints) == taints[1]
-    assert untolerated(taints, (Toleration("a", "Exists"),), (Toleration("c", "Exists"),)) == taints[2]
-    assert untolerated(taints, (Toleration(operator="Exists"),)) is None
+    assert find_untolerated_taint(taints) == taints[1]
+    assert (
+        find_untolerated_taint(taints, (Toleration("a", "Exists"),), (Toleration("c", "Exists"),))
+        == taints[2]
+    )
+    assert find_untolerated_taint(taints, (Toleration(operator="Exists"),)) is None
 
 
 def term(**of: str) -> NodeSelectorTerm:

@@ -165,8 +165,8 @@ def test_queries_of_unknown_objects_return_none(state: AdmissionState) -> None:
     assert state.queries.local_queue_status(unknown) is None
     assert state.queries.cohort_status("unknown") is None
     assert state.queries.workload_phase(unknown) is None
-    assert state.queries.parked_refusal(unknown) is None
-    assert state.queries.admissibility(unknown) is None
+    assert state.queries.last_refusal(unknown) is None
+    assert state.queries.find_inadmissibility(unknown) is None
     assert not state.queries.is_bypassed(unknown)
     assert not state.queries.cluster_queue_has_reservations("unknown")
 
@@ -297,18 +297,18 @@ def test_d19_sampling_of_past_use_counts_no_cycle() -> None:
 
 
 def test_admissibility_is_known_before_the_first_attempt(state: AdmissionState) -> None:
-    assert state.queries.admissibility(THIRD) is None
+    assert state.queries.find_inadmissibility(THIRD) is None
     state.handle(happened.NamespaceDeleted("n"), now=2)
-    assert state.queries.admissibility(THIRD) == NamespaceMismatch()
-    assert state.queries.parked_refusal(FIRST) is None
+    assert state.queries.find_inadmissibility(THIRD) == NamespaceMismatch()
+    assert state.queries.last_refusal(FIRST) is None
     for change, expected in (
         ({"admission_gates": ("gate",)}, NamespaceMismatch()),
         ({"active": False}, None),
         ({"queue_name": "unknown"}, None),
     ):
         state.handle(happened.WorkloadChanged(replace(workload(THIRD), **change)), now=2)
-        assert state.queries.admissibility(THIRD) == expected
-    assert state.queries.admissibility(FIRST) is None, "it holds quota"
+        assert state.queries.find_inadmissibility(THIRD) == expected
+    assert state.queries.find_inadmissibility(FIRST) is None, "it holds quota"
 
 
 def test_workload_that_moves_to_another_local_queue_is_bypassed_there(state: AdmissionState) -> None:
@@ -329,12 +329,12 @@ def test_retry_of_everything_evaluates_workloads_of_namespaces_not_selected(stat
     state.handle(happened.NamespaceDeleted("n"), now=2)
     state.handle(happened.WorkloadChanged(replace(workload(THIRD), priority=1)), now=2)
     state.handle(happened.CyclesRequested(), now=2)
-    assert state.queries.parked_refusal(THIRD) == NamespaceMismatch()
+    assert state.queries.last_refusal(THIRD) == NamespaceMismatch()
     assert state.next_wakeup(2) is None
     state.retry_everything()
     assert state.next_wakeup(2) == 2
     assert _reserved(state.handle(happened.CyclesRequested(), now=2)) == []
-    assert state.queries.parked_refusal(THIRD) == NamespaceMismatch()
+    assert state.queries.last_refusal(THIRD) == NamespaceMismatch()
     assert state.next_wakeup(2) is None
 
 
@@ -494,7 +494,7 @@ def test_restarted_state_contains_only_observations() -> None:
     restarted = play.state.restarted()
     restarted.validate()
     assert play.refusal("waits") is not None
-    assert restarted.queries.parked_refusal(key("waits")) is None
+    assert restarted.queries.last_refusal(key("waits")) is None
     assert restarted.queries.workload_phase(key("runs")) is Phase.ADMITTED
     assert restarted.queries.workload_phase(key("decided")) is Phase.PENDING
     decided = restarted.handle(happened.CyclesRequested(), now=play.now)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.core.settings import Resources, Transformation, TransformationOutput
-from admitq.core.transformations import counted
+from admitq.core.transformations import transform
 from tests.unit.core.fractions_drawn import ratios
 
 Outputs = dict[str, str]
@@ -94,7 +94,7 @@ MIG = transformation("mig-1g", {"accelerator": "5", "memory": "1024"})
 def test_requests_are_transformed_as_configured(
     transformations: tuple[Transformation, ...], requests: Outputs, expected: Outputs
 ) -> None:
-    assert counted(exact(requests), Resources(transformations=transformations)) == exact(expected)
+    assert transform(exact(requests), Resources(transformations=transformations)) == exact(expected)
 
 
 def test_excluded_resources_are_removed_before_transformations() -> None:
@@ -106,7 +106,7 @@ def test_excluded_resources_are_removed_before_transformations() -> None:
         ),
     )
     requests = exact({"example.com/nic": "1", "xeon": "7", "cpu": "2", "vexample.com/nic": "1"})
-    assert counted(requests, settings) == exact({"cpu": "2", "credits": "2", "vexample.com/nic": "1"})
+    assert transform(requests, settings) == exact({"cpu": "2", "credits": "2", "vexample.com/nic": "1"})
 
 
 RESOURCES = ("a", "b", "c", "d")
@@ -131,7 +131,7 @@ transformations = st.lists(
 def test_amount_of_resource_is_own_request_plus_generated_outputs(
     requests: dict[str, Fraction], configured: list[Transformation]
 ) -> None:
-    result = counted(requests, Resources(transformations=tuple(configured)))
+    result = transform(requests, Resources(transformations=tuple(configured)))
     replaced = {each.input for each in configured if not each.retain}
     for resource in RESOURCES:
         generated = sum(
