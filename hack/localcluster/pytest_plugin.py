@@ -79,7 +79,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need the control plane, and build it before the timeout of any test starts."""
+    """Mark the tests that need the control plane, and build it before the timeout of any test starts.
+
+    Slow tests come first: one that starts last would run alone at the end.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     wanting = [item for item in items if _NEEDS_CONTROL_PLANE.intersection(_fixture_names(item))]
     for item in wanting:
         item.add_marker(pytest.mark.controlplane)

@@ -70,6 +70,7 @@ def drawn_sets() -> list[Sequence[Sequence[Move]]]:
     return drawn
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300 * EXAMPLES)
 async def test_random_histories_of_tenants_keep_the_law(open_arena: OpenArena) -> None:
     for drawn in drawn_sets():

@@ -188,12 +188,13 @@ async def play_all(fresh_stage: FreshStage, rows: Sequence[Row]) -> None:
 
 
 def alternate_manners(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with every second of their manners: by turns the first and third, the second and fourth."""
+    """Return the rows with half of their manners, by turns the first and third or the second and fourth."""
     return [
         replace(row, manners=row.manners[number % 2 :: 2] or row.manners) for number, row in enumerate(rows)
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", ROWS)
 async def test_e_writes_of_another_program_lead_to_the_same_end_state(
     fresh_stage: FreshStage, topic: str

@@ -27,7 +27,7 @@ class Histories(RuleBasedStateMachine):
         apply_step(self.player, Step(name, seed))
 
 
-TestHistories = pytest.mark.timeout(900)(Histories.TestCase)
+TestHistories = pytest.mark.slow(pytest.mark.timeout(900)(Histories.TestCase))
 TestHistories.settings = settings(
     max_examples=40,
     stateful_step_count=60,
