@@ -30,7 +30,7 @@ from admitq.core.quota import Cell
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 _UNKNOWN: Final = -1
 """No generation of a tree."""
@@ -47,8 +47,8 @@ def _node_of(world: World, entry: WorkloadEntry) -> Node:
 
 
 def evaluate_without(
-    world: World, holders: Iterable[WorkloadEntry], evaluate: Callable[[], _Answer]
-) -> _Answer:
+    world: World, holders: Iterable[WorkloadEntry], evaluate: Callable[[], _Result]
+) -> _Result:
     """Return a result as if these workloads, which hold quota in the tree, held nothing."""
     return _evaluate_without_usage(
         [
@@ -60,13 +60,13 @@ def evaluate_without(
     )
 
 
-def _evaluate_without_usage(removed: Sequence[tuple[Cell, int]], evaluate: Callable[[], _Answer]) -> _Answer:
+def _evaluate_without_usage(removed: Sequence[tuple[Cell, int]], evaluate: Callable[[], _Result]) -> _Result:
     for cell, amount in removed:
         quota.remove_usage(cell, amount)
-    answer = evaluate()
+    result = evaluate()
     for cell, amount in removed:
         quota.add_usage(cell, amount)
-    return answer
+    return result
 
 
 def assign_replacement(
@@ -83,8 +83,8 @@ def assign_replacement(
 
 
 def evaluate_without_original(
-    world: World, original: WorkloadEntry, evaluate: Callable[[], _Answer]
-) -> _Answer:
+    world: World, original: WorkloadEntry, evaluate: Callable[[], _Result]
+) -> _Result:
     """Return a result as if an original had left with all usage that it was assigned.
 
     This includes usage that the original took over from a workload which has not finished.
@@ -129,7 +129,7 @@ class Overlay:
         self._rebuild_if_changed()
         return self._indexes
 
-    def are_victims(self, victims: Iterable[Victim]) -> bool:
+    def has_any_victim(self, victims: Iterable[Victim]) -> bool:
         """Whether one of these is a victim of this cycle already."""
         return any(victim.entry.workload.key in self._victims for victim in victims)
 
@@ -181,9 +181,9 @@ class Overlay:
         else:
             self._generation = _UNKNOWN
 
-    def without_victims(
-        self, node: Node, further_victims: Iterable[Victim], evaluate: Callable[[], _Answer]
-    ) -> _Answer:
+    def evaluate_without_victims(
+        self, node: Node, further_victims: Iterable[Victim], evaluate: Callable[[], _Result]
+    ) -> _Result:
         """Return a result for a head at a node as if all victims, and these victims of the head, had left."""
         self._rebuild_if_changed()
         self._without_victims.apply(node)
@@ -192,17 +192,17 @@ class Overlay:
         ]
         for entry in own_victims:
             self._without_victims.apply(_node_of(self._world, entry))
-        answer = evaluate_without(self._world, own_victims, evaluate)
+        result = evaluate_without(self._world, own_victims, evaluate)
         self._without_victims.restore()
-        return answer
+        return result
 
-    def without_reserved_capacity(self, node: Node, evaluate: Callable[[], _Answer]) -> _Answer:
+    def evaluate_without_reserved_capacity(self, node: Node, evaluate: Callable[[], _Result]) -> _Result:
         """Return a result for a head at a node by real usage: with victims, without reserved capacity."""
         self._rebuild_if_changed()
         self._without_reserved.apply(node)
-        answer = evaluate()
+        result = evaluate()
         self._without_reserved.restore()
-        return answer
+        return result
 
     def undo(self) -> None:
         """Remove reserved capacity from the tree."""

@@ -153,11 +153,11 @@ def _compute_running_requests(
     starting: _Exact = {}
     sidecars: _Exact = {}
     for stated, part in zip(template.init_containers, init_containers, strict=True):
-        beside = dict(sidecars)
-        _add_amounts(beside, part.requests)
-        _raise_to_amounts(starting, beside)
+        with_sidecars = dict(sidecars)
+        _add_amounts(with_sidecars, part.requests)
+        _raise_to_amounts(starting, with_sidecars)
         if stated.restartable:
-            sidecars = beside
+            sidecars = with_sidecars
     running = sidecars
     for part in containers:
         _add_amounts(running, part.requests)
@@ -194,7 +194,7 @@ def pod_requests(template: PodTemplate, rules: RequestRules = DEFAULT_RULES) -> 
 # --- invalid requests -----------------------------------------------------------------------------------
 
 
-def _above(
+def _find_requests_above(
     bound: Bound, field: str, requests: Mapping[str, Fraction], maxima: Mapping[str, Fraction]
 ) -> Iterator[OutOfBounds]:
     for resource in sorted(requests.keys() & maxima.keys()):
@@ -202,7 +202,7 @@ def _above(
             yield OutOfBounds(bound, f"{field}[{resource}]", resource, requests[resource], maxima[resource])
 
 
-def _below(
+def _find_requests_below(
     field: str, requests: Mapping[str, Fraction], minima: Mapping[str, Fraction]
 ) -> Iterator[OutOfBounds]:
     for resource in sorted(requests.keys() & minima.keys()):
@@ -214,18 +214,20 @@ def _below(
 
 def _above_limits(pod: _Pod) -> Iterator[OutOfBounds]:
     for part in (*pod.init_containers, *pod.containers, pod.pod_level):
-        yield from _above(Bound.LIMIT, f"{part.field}resources.requests", part.requests, part.limits)
+        yield from _find_requests_above(
+            Bound.LIMIT, f"{part.field}resources.requests", part.requests, part.limits
+        )
 
 
 def _outside_limit_ranges(pod: _Pod, limits: NamespaceLimits) -> Iterator[OutOfBounds]:
     maximum, minimum = dict(limits.container_maximum), dict(limits.container_minimum)
     for part in (*pod.init_containers, *pod.containers):
         field = f"{part.field}resources.requests"
-        yield from _above(Bound.MAXIMUM, field, part.requests, maximum)
-        yield from _below(field, part.requests, minimum)
+        yield from _find_requests_above(Bound.MAXIMUM, field, part.requests, maximum)
+        yield from _find_requests_below(field, part.requests, minimum)
     requests = dict(pod.requests)
-    yield from _above(Bound.MAXIMUM, "resources.requests", requests, dict(limits.pod_maximum))
-    yield from _below("resources.requests", requests, dict(limits.pod_minimum))
+    yield from _find_requests_above(Bound.MAXIMUM, "resources.requests", requests, dict(limits.pod_maximum))
+    yield from _find_requests_below("resources.requests", requests, dict(limits.pod_minimum))
 
 
 # --- podsets --------------------------------------------------------------------------------------------

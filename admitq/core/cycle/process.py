@@ -60,11 +60,11 @@ def _assign_again_if_targets_overlap(cycle: Cycle, entry: CycleEntry) -> Refusal
         overlay is None
         or entry.assignment is None
         or not gates.recompute_assignment_upon_preemption_targets_overlap
-        or not overlay.are_victims(entry.victims)
+        or not overlay.has_any_victim(entry.victims)
     ):
         return None
     search = FlavorSearch(cycle.world, entry.queue, entry.workload, overlay)
-    assignment = overlay.without_victims(
+    assignment = overlay.evaluate_without_victims(
         entry.node, (), partial(_assign_again, search, entry, entry.assignment)
     )
     if assignment is None:
@@ -125,7 +125,7 @@ def _refuse_until_others_have_left(cycle: Cycle, entry: CycleEntry) -> Refusal |
 
 
 def _refuse_overlapping_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    overlaps = cycle.overlay(entry).are_victims(entry.victims)
+    overlaps = cycle.overlay(entry).has_any_victim(entry.victims)
     return OverlappingTargets(will_fit=False) if overlaps else None
 
 
@@ -148,13 +148,14 @@ def _refuse_if_no_longer_fitting(cycle: Cycle, entry: CycleEntry) -> Refusal | N
         fits = unchanged or (_fits_without(cycle, entry) if entry.victims else _fits(entry))
     else:
         fits = _fits_without(cycle, entry) and (
-            bool(entry.victims) or overlay.without_reserved_capacity(entry.node, partial(_fits, entry))
+            bool(entry.victims)
+            or overlay.evaluate_without_reserved_capacity(entry.node, partial(_fits, entry))
         )
     return None if fits else QuotaTakenInCycle()
 
 
 def _fits_without(cycle: Cycle, entry: CycleEntry) -> bool:
-    return cycle.overlay(entry).without_victims(entry.node, entry.victims, partial(_fits, entry))
+    return cycle.overlay(entry).evaluate_without_victims(entry.node, entry.victims, partial(_fits, entry))
 
 
 def _preempt_targets(cycle: Cycle, entry: CycleEntry) -> Refusal:

@@ -83,7 +83,7 @@ class OverlayTrial:
 
         before = self.stage.cells()
         expected = evaluate_without(self.world, self.victims.values(), lambda: victims(with_overlay=False))
-        assert self.overlay.without_victims(node, (), lambda: victims(with_overlay=True)) == expected
+        assert self.overlay.evaluate_without_victims(node, (), lambda: victims(with_overlay=True)) == expected
         assert self.stage.cells() == before
 
     def check_available(self) -> None:
@@ -94,11 +94,13 @@ class OverlayTrial:
         own = [Victim(entry, PreemptionReason.IN_CLUSTER_QUEUE) for entry in others]
         removed = {**self.victims, **{entry.workload.key: entry for entry in others}}
         available = evaluate_without(self.world, removed.values(), lambda: quota.available(cell))
-        assert self.overlay.without_victims(node, own, lambda: quota.available(cell)) == available
+        assert self.overlay.evaluate_without_victims(node, own, lambda: quota.available(cell)) == available
         self.count_reserved(-1)
         available = quota.available(cell)
         self.count_reserved(1)
-        assert self.overlay.without_reserved_capacity(node, lambda: quota.available(cell)) == available
+        assert (
+            self.overlay.evaluate_without_reserved_capacity(node, lambda: quota.available(cell)) == available
+        )
 
     def staying(self) -> list[WorkloadEntry]:
         return [entry for name in self.queues for _, entry in self.world.quota_holders.staying(name)]
@@ -157,7 +159,7 @@ def victims_of(
         found = find_victims(stage.world, preemptor, stated(requested), contested, excluded, tree)
         return [victim.entry.workload.key.name for victim in found]
 
-    return overlay.without_victims(stage.node(name), (), check_search)
+    return overlay.evaluate_without_victims(stage.node(name), (), check_search)
 
 
 def supposed_victim(stage: Stage, name: str) -> Victim:
@@ -167,7 +169,7 @@ def supposed_victim(stage: Stage, name: str) -> Victim:
 
 def available_without_victims(overlay: Overlay, stage: Stage, name: str) -> int:
     node = stage.node(name)
-    return overlay.without_victims(node, (), lambda: quota.available(node.cells[CPU]))
+    return overlay.evaluate_without_victims(node, (), lambda: quota.available(node.cells[CPU]))
 
 
 def test_overlay_is_computed_again_when_another_workload_is_admitted() -> None:
@@ -182,7 +184,7 @@ def test_overlay_is_computed_again_when_another_workload_is_admitted() -> None:
     assert available_without_victims(overlay, stage, "own") == 9
     stage.add_holder("other", "more", 3)
     assert available_without_victims(overlay, stage, "own") == 6
-    assert overlay.without_reserved_capacity(node, lambda: quota.available(node.cells[CPU])) == 5
+    assert overlay.evaluate_without_reserved_capacity(node, lambda: quota.available(node.cells[CPU])) == 5
 
 
 def test_overlay_is_computed_again_when_reservation_is_not_as_expected() -> None:
@@ -346,4 +348,4 @@ def test_search_takes_only_what_neighbor_borrows_without_victim_of_another_head(
         found = find_victims(stage.world, preemptor, usage, (CPU,), overlay.excluded, tree)
         return [victim.entry.workload.key.name for victim in found]
 
-    assert overlay.without_victims(node, (), check_search) == expected
+    assert overlay.evaluate_without_victims(node, (), check_search) == expected
