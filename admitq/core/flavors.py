@@ -66,7 +66,7 @@ def find_no_candidates(question: PreemptionQuestion) -> FlavorFit:
     return FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, level)
 
 
-# --- preference and search: one row for each value of the API -----------------------------------------
+# --- preference and search: one row for each value of the API -------------------------------------------
 
 
 def _by_mode_then_level(prospect: FlavorFit) -> tuple[int, int, int]:

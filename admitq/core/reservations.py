@@ -161,7 +161,7 @@ class Reservations:
             change = self._cohort_trees.add_usage if add else self._cohort_trees.remove_usage
             change(queue.node, reservation.usage)
 
-    # --- the quota of one workload ------------------------------------------------
+    # --- the quota of one workload ----------------------------------------------------------------
 
     def is_void(self, entry: WorkloadEntry) -> bool:
         """Whether the reservation in the status of a workload is void: charged to no ClusterQueue."""

@@ -129,7 +129,7 @@ class World:
         """As ``Outbox.report``."""
         self.outbox.report(pending, refusal)
 
-    # --- consequences of changes -----------------------------------------------------------------------
+    # --- consequences of changes ------------------------------------------------------------------
 
     def touch_local_queues_of(self, cluster_queue: str) -> None:
         """Record that the statuses of LocalQueues may have changed, because their ClusterQueue did."""

@@ -76,7 +76,7 @@ class WaitingQueues:
         self.heads.touch(entry)
         self.settle_blocking(entry)
 
-    # --- changes of a cohort tree ------------------------------------------------------------------
+    # --- changes of a cohort tree -----------------------------------------------------------------
 
     def quota_returned(self, node: Node, usage: Usage) -> None:
         """End the waiting of lanes that may be admitted after quota returned at a ClusterQueue's node."""
@@ -182,7 +182,7 @@ class WaitingQueues:
             registration.set_blocking(blocks=entry.queue.blocking_state is not None)
             self.heads.touch(entry)
 
-    # --- changes of a ClusterQueue -----------------------------------------------------------------
+    # --- changes of a ClusterQueue ----------------------------------------------------------------
 
     def cluster_queue_changed(self, entry: ClusterQueueEntry) -> None:
         """End all waiting in a ClusterQueue, because the ClusterQueue or one of its flavors changed."""
