@@ -37,7 +37,7 @@ def close_account(world: World, key: ObjectKey) -> None:
         world.charging.accounts.close(key)
 
 
-def _find_usage_based(world: World, key: ObjectKey) -> LocalQueueEntry | None:
+def _find_usage_based_queue(world: World, key: ObjectKey) -> LocalQueueEntry | None:
     """Return the LocalQueue, if its ClusterQueue has usage-based admission."""
     entry = world.local_queues.get(key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
@@ -47,7 +47,7 @@ def _find_usage_based(world: World, key: ObjectKey) -> LocalQueueEntry | None:
 def _note_usage(world: World, key: ObjectKey) -> None:
     """Sort the workloads of a LocalQueue again after a change of its past use, if past use decides."""
     world.outbox.touched_local_queues.add(key)
-    entry = _find_usage_based(world, key)
+    entry = _find_usage_based_queue(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
     if queue is not None:
         queue.queue.lanes.past_use_changed(key)
@@ -60,7 +60,7 @@ def _note_usage(world: World, key: ObjectKey) -> None:
 def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
     """Charge a workload for a reservation that was decided, by the usage that it adds."""
     queue = entry.local_queue
-    if world.charging.accounts is not None and _find_usage_based(world, queue) is not None:
+    if world.charging.accounts is not None and _find_usage_based_queue(world, queue) is not None:
         totals = (((pair.resource, amount),) for pair, amount in usage)
         world.charging.accounts.penalize(queue, entry.workload.uid, totals)
         _note_usage(world, queue)
@@ -119,7 +119,7 @@ def settle_admissions(world: World, before: Instant | None = None) -> None:
         return
     world.charging.seen_admitted = []
     for at, key, uid in sorted(seen):
-        if _find_usage_based(world, key) is not None:
+        if _find_usage_based_queue(world, key) is not None:
             accounts.settle(key, uid, _admitted_usage(world, key), at)
             _note_usage(world, key)
             schedule_sample(world, key)

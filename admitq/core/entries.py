@@ -115,7 +115,7 @@ class WorkloadEntry:
     assumed: Assumption | None = None
     held: Reservation | None = None
     """The reservation that is counted for it."""
-    listed_in: ObjectKey | None = None
+    counted_in: ObjectKey | None = None
     """The LocalQueue that counts it as pending."""
     queued_in: str | None = None
     """The ClusterQueue in which it is queued."""

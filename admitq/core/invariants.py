@@ -200,9 +200,9 @@ def _check_queues(world: World) -> None:
 
 
 def _check_local_queues(world: World) -> None:
-    listed = Counter(entry.listed_in for entry in world.workloads.values())
+    counted = Counter(entry.counted_in for entry in world.workloads.values())
     for key, entry in world.local_queues.items():
-        _expect(f"pending in {key}", entry.pending, listed[key])
+        _expect(f"pending in {key}", entry.pending, counted[key])
 
 
 def _check_indexes(world: World) -> None:

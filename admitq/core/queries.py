@@ -155,7 +155,7 @@ class StateQueries:
         """Yield every pending workload of an open LocalQueue. Its ClusterQueue may not exist."""
         world = self.world
         for entry in world.workloads.values():
-            if entry.listed_in is None:
+            if entry.counted_in is None:
                 continue
             queue = None if entry.queued_in is None else world.cluster_queues.get(entry.queued_in)
             parked = (
@@ -165,7 +165,7 @@ class StateQueries:
                 or queue_numbers.is_inadmissible(entry.pending)
             )
             name = "" if queue is None else queue.spec.name
-            yield PendingWorkload(entry.workload.key, entry.listed_in, name, parked)
+            yield PendingWorkload(entry.workload.key, entry.counted_in, name, parked)
 
     def count_scheduling_keys(self, cluster_queue: str) -> tuple[int, int]:
         """Return the numbers of equivalence classes of active and of inadmissible workloads.

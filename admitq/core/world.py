@@ -180,20 +180,20 @@ class World:
     def settle_queue(self, entry: WorkloadEntry, now: Instant) -> None:
         """Queue a workload in its ClusterQueue, or remove it from a queue in which it does not belong."""
         is_settled = entry.held is not None or entry.workload.finished
-        if is_settled and entry.pending is None and entry.listed_in is None:
+        if is_settled and entry.pending is None and entry.counted_in is None:
             return
         is_pending = entry.phase is Phase.PENDING
         local_queue = self.local_queues.get(entry.local_queue)
-        listed = is_pending and local_queue is not None and local_queue.is_open
-        former_local_queue = entry.listed_in
-        self.list_pending(entry, entry.local_queue if listed else None)
+        is_counted = is_pending and local_queue is not None and local_queue.is_open
+        former_local_queue = entry.counted_in
+        self.count_as_pending_in(entry, entry.local_queue if is_counted else None)
         target = (
             self.cluster_queues.get(local_queue.spec.cluster_queue)
-            if listed and local_queue is not None
+            if is_counted and local_queue is not None
             else None
         )
         if entry.pending is not None and (
-            target is None or entry.queued_in != target.spec.name or former_local_queue != entry.listed_in
+            target is None or entry.queued_in != target.spec.name or former_local_queue != entry.counted_in
         ):
             # A workload is also dequeued if it moves to another LocalQueue of the same ClusterQueue. Its
             # entry must not depend on whether its former LocalQueue was stopped before or after the move.
@@ -201,15 +201,15 @@ class World:
         if target is not None:
             self._enqueue(entry, target, now)
 
-    def list_pending(self, entry: WorkloadEntry, key: ObjectKey | None) -> None:
+    def count_as_pending_in(self, entry: WorkloadEntry, key: ObjectKey | None) -> None:
         """Count the workload as pending in this LocalQueue and in no other; None: in none."""
-        if entry.listed_in == key:
+        if entry.counted_in == key:
             return
-        if entry.listed_in is not None:
-            self._count_pending(entry.listed_in, -1)
+        if entry.counted_in is not None:
+            self._count_pending(entry.counted_in, -1)
         if key is not None:
             self._count_pending(key, 1)
-        entry.listed_in = key
+        entry.counted_in = key
 
     def _count_pending(self, key: ObjectKey, change: int) -> None:
         self.outbox.touched_local_queues.add(key)

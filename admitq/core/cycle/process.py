@@ -259,7 +259,7 @@ def reserve(cycle: Cycle, entry: CycleEntry) -> None:
     else:
         overlay.settle_reservation(workload_entry, entry.node, entry.usage)
     charge(world, workload_entry, entry.usage)
-    world.list_pending(workload_entry, None)
+    world.count_as_pending_in(workload_entry, None)
     world.outbox.reports.pop(workload.key, None)
     world.outbox.reservations.append(
         ReserveQuota(

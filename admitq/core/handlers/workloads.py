@@ -87,7 +87,7 @@ def _forget(world: World, entry: WorkloadEntry, now: Instant) -> None:
     _unindex(world, entry)
     del world.workloads[entry.workload.key]
     world.dequeue(entry)
-    world.list_pending(entry, None)
+    world.count_as_pending_in(entry, None)
     world.reservations.release(entry)
     world.second_passes.settle(entry.workload.key, now, needed=False)
     charging.discharge(world, entry)
