@@ -65,9 +65,9 @@ def chunks(seeds: Sequence[int]) -> Iterator[list[int]]:
 
 def campaign(seeds: Sequence[int], length: int, jobs: int, record: Record) -> None:
     """Play the histories that are not finished, and print the progress."""
-    left = [seed for seed in seeds if seed not in record.finished]
+    unfinished = [seed for seed in seeds if seed not in record.finished]
     played, begin = 0, time.monotonic()
-    portions = chunks(left)
+    portions = chunks(unfinished)
     running: set[Future[tuple[list[int], list[int]]]] = set()
     with ProcessPoolExecutor(jobs) as pool:
         while True:
@@ -81,9 +81,9 @@ def campaign(seeds: Sequence[int], length: int, jobs: int, record: Record) -> No
                 played += len(each.result()[0])
                 pace = played / (time.monotonic() - begin)
                 print(
-                    f"\r{len(seeds) - len(left) + played:,} of {len(seeds):,} histories, "
+                    f"\r{len(seeds) - len(unfinished) + played:,} of {len(seeds):,} histories, "
                     f"{len(record.failing)} failing, {pace:.1f} a second, "
-                    f"{(len(left) - played) / pace / 60:.0f} min left ",
+                    f"{(len(unfinished) - played) / pace / 60:.0f} min left ",
                     end="",
                     flush=True,
                 )

@@ -84,23 +84,23 @@ def exact(**amounts: int) -> ExactAmounts:
     )
 
 
-def asking(**amounts: int) -> PodTemplate:
+def requesting(**amounts: int) -> PodTemplate:
     """Return a pod with one container that requests these amounts."""
     return PodTemplate((ContainerResources(exact(**amounts)),))
 
 
 _USUAL_TEMPLATES = (
-    *(asking(cpu=amount) for amount in (1, 1, 1, 2, 2, 2, 3, 3, 4)),
-    asking(cpu=1, mem=1),
-    asking(cpu=2, mem=1),
-    asking(cpu=1, gpu=1),
+    *(requesting(cpu=amount) for amount in (1, 1, 1, 2, 2, 2, 3, 3, 4)),
+    requesting(cpu=1, mem=1),
+    requesting(cpu=2, mem=1),
+    requesting(cpu=1, gpu=1),
 )
 
 _ODD_TEMPLATES = (
-    asking(),
-    asking(cpu=0),
-    asking(cpu=1, disk=1),
-    asking(cpu=1, disk=0),
+    requesting(),
+    requesting(cpu=0),
+    requesting(cpu=1, disk=1),
+    requesting(cpu=1, disk=0),
     PodTemplate(),
     PodTemplate((ContainerResources(limits=exact(cpu=2)),)),
     PodTemplate((ContainerResources(),)),
@@ -351,7 +351,7 @@ class Draw(random.Random):
     def template(self) -> PodTemplate:
         """Draw a pod template."""
         if self.crowded and self.chance(0.95):
-            return asking(cpu=self.choice((1, 1, 2, 2, 3)))
+            return requesting(cpu=self.choice((1, 1, 2, 2, 3)))
         return self.choice(_USUAL_TEMPLATES if self.chance(0.92) else _ODD_TEMPLATES)
 
     def pod_set(self, name: str, group: str | None) -> PodSet:

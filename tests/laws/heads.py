@@ -2,7 +2,7 @@
 
 The core decides which parked workloads a change wakes, as long as it misses none. So the model gets the heads
 of a cycle and computes everything else itself. The one exception is the past usage of LocalQueues: it depends
-on the times of sampling, and `test_books` compares it with a model of its own.
+on the times of sampling, and `test_usage_accounts` compares it with a model of its own.
 """
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What may happen in a history. Each operation draws from a seed of its own and from the present state.
+"""The operations of histories. Each operation draws from a seed of its own and from the present state.
 
 So an operation is valid at any place, and a history stays valid without some of its operations. This is what
 makes shrinking possible.
@@ -41,7 +41,7 @@ def submit(player: Player, draw: Draw) -> None:
 
 
 def create_again(player: Player, draw: Draw) -> None:
-    """A workload was deleted and created again with the same name before it was observed."""
+    """A workload was deleted and created again with the same name before the deletion was observed."""
     player.send(happened.WorkloadChanged(draw.workload(draw.choice(WORKLOADS), player.uid(), player.now)))
 
 
@@ -152,7 +152,7 @@ def resize(player: Player, draw: Draw) -> None:
 
 
 def change_replaced_workload(player: Player, draw: Draw) -> None:
-    """A replacement gets another original: one workload, or several so that they form a cycle."""
+    """A replacement gets another original, or several workloads replace each other in a circle."""
     workloads = player.observed.workloads
     known = [key for key in sorted(workloads) if not workloads[key].finished]
     if not known:
@@ -380,8 +380,8 @@ def change_check(player: Player, draw: Draw) -> None:
 
 def change_topology(player: Player, draw: Draw) -> None:
     """A topology is created or deleted."""
-    gone = draw.chance(0.3)
-    player.send(happened.TopologyDeleted(TOPOLOGY) if gone else happened.TopologyChanged(TOPOLOGY))
+    is_deleted = draw.chance(0.3)
+    player.send(happened.TopologyDeleted(TOPOLOGY) if is_deleted else happened.TopologyChanged(TOPOLOGY))
 
 
 def change_namespace(player: Player, draw: Draw) -> None:
@@ -439,7 +439,7 @@ def settle(player: Player, draw: Draw) -> None:
 
 
 def restart(player: Player, draw: Draw) -> None:
-    """Go on with a restored state beside the old one, or in its place."""
+    """Continue with a restored state beside the old one, or in its place."""
     player.restart()
     if draw.chance(0.5) and player.twin is not None:
         player.core, player.twin = player.twin, player.core

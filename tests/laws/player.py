@@ -12,7 +12,7 @@ S6     no instruction or dump contains a float
 D1     a restored state, another order of events and cycles run one by one give the same decisions
 C13    the first of a StrictFIFO queue is in every cycle of its tree, and in one after each reservation
 L1     no pending workload would be admitted, or could preempt, if it were retried
-L2     so a blocked queue blocks no other
+L2     a blocked queue blocks no other; this follows from L1
 L3     without changes from outside preemptions end, and no victim is hit twice for one waiting workload
 model  each cycle decides over its heads and second passes as the reference model does
 =====  ======================================================================================================
@@ -59,7 +59,7 @@ from tests.laws.termination import Termination, repeated_preemptions
 MOST_CYCLES = 1000
 """If the core is not at rest after so many cycles, it spins.
 
-Two workloads that are woken once, and whose podsets go on to other flavors in turn, take more than 250.
+Two workloads that are woken once, and whose podsets continue with other flavors in turn, take more than 250.
 """
 
 
@@ -69,7 +69,7 @@ class Attempts:
     def __init__(self) -> None:
         self.tried: dict[ObjectKey, tuple[str, dict[tuple[str, str], int]]] = {}
         self.evaluated_in: dict[object, int] = {}
-        """By ClusterQueue and shape, the cycle that last evaluated a workload of it."""
+        """By ClusterQueue and scheduling key, the cycle that last evaluated a workload with it."""
         self.last_reservation_in = 0
         """The cycle of the last reservation."""
         self.reserved_in: dict[str, int] = {}
@@ -139,7 +139,7 @@ class Player:
         self.handled_events += 1
         if self.watches_statuses:
             self.statuses.refreshed.update(each for each in instructions if isinstance(each, REFRESHES))
-            # Every status is read each time, which is much.
+            # The check reads every status, which is expensive.
             if self.handled_events % 3 == 0:
                 self.statuses.check_refreshes()
         return instructions
@@ -204,7 +204,7 @@ class Player:
 
     def run_cycles(self, limit: int | None, draw: random.Random) -> None:
         """Run cycles one by one, and compare each with the model."""
-        apart = self.core.fork() if draw.random() < 0.15 else None  # before anything of it happened
+        apart = self.core.fork() if draw.random() < 0.15 else None  # before the first cycle
         other = self.before_batch
         decided: list[Instruction] = []
         for _ in range(MOST_CYCLES if limit is None else limit):
@@ -292,7 +292,7 @@ class Player:
             "a head overtakes in a StrictFIFO queue",
             head,
         )
-        for key in {self.shape(key): key for key in before}.values():
+        for key in {self.scheduling_key(key): key for key in before}.values():
             self.rest.check_not_missed(head.queue, key)
 
     def check_head(self, head: Head) -> None:
@@ -319,11 +319,11 @@ class Player:
                 self.check_reservation(each)
                 observed.assumed[each.key] = Assumed(each.admission, self.now, each.admit)
                 holder = observed.holder(each.key)
-                assert holder is not None, "it holds now"
+                assert holder is not None, "the workload holds quota now"
                 check_law(held.fits(holder.queue, holder.usage), "S1: reserves more than is available", each)
                 held.add(holder.queue, holder.usage)
                 if observed.replacement(each.key) is not None:
-                    held = observed.tree()  # That counts with less now.
+                    held = observed.tree()  # The replacement uses less now.
                 self.attempts.last_reservation_in = self.attempts.reserved_in[each.uid] = self.cycles
                 self.attempts.tried.pop(each.key, None)
             if isinstance(each, Preempt):
@@ -335,7 +335,7 @@ class Player:
                 self.requested_preemptions[each.key] = each.uid
                 self.preemptions.append(Preemption(each.key, each.preemptor, each.reason))
         for head in heads:
-            self.attempts.evaluated_in[head.queue, self.shape(head.key)] = self.cycles
+            self.attempts.evaluated_in[head.queue, self.scheduling_key(head.key)] = self.cycles
             (
                 self.attempts.began_in_later_flavor.add
                 if head.start
@@ -382,8 +382,8 @@ class Player:
         outstanding = observed.outstanding_checks(key, name, flavors)
         check_law(decided.admit == (not outstanding), "admits with checks outstanding", decided, outstanding)
 
-    def shape(self, key: ObjectKey) -> object:
-        """Return what makes the decisions for two workloads of a ClusterQueue the same, or nearly so."""
+    def scheduling_key(self, key: ObjectKey) -> object:
+        """Return the scheduling key: workloads with the same key get nearly the same decisions."""
         workload = self.observed.workloads[key]
         name = self.observed.waits_in(key)
         original = None if name is None else self.observed.original(key, name)

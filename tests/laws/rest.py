@@ -54,19 +54,21 @@ class AtRest:
         check_law(
             due is None or due > self._player.now, "a cycle is due although nothing is left to decide", due
         )
-        second = None if self._player.halted else self._player.second_passes.next_at()
+        next_second_pass = None if self._player.halted else self._player.second_passes.next_at()
         check_law(
-            second is None or (due is not None and due <= second), "no cycle is due for a second pass", second
+            next_second_pass is None or (due is not None and due <= next_second_pass),
+            "no cycle is due for a second pass",
+            next_second_pass,
         )
         if not self._player.halted and not self._observed.settings.requeue_batch_period:
             self._player.strict.check_first_workloads_evaluated()
-        quiet = self._player.handle(happened.CyclesRequested())
-        check_law(not quiet, "R1: a cycle at rest returns instructions", quiet)
+        instructions = self._player.handle(happened.CyclesRequested())
+        check_law(not instructions, "R1: a cycle at rest returns instructions", instructions)
         if draw.random() < 0.3:
-            again = self._core.fork()
-            again.retry_everything()
-            found = select_decisions(again.handle(happened.CyclesRequested(), now=self._player.now))
-            check_law(not any(map(self.is_new, found)), "L1: a lost wake-up", found)
+            retried = self._core.fork()
+            retried.retry_everything()
+            new_decisions = select_decisions(retried.handle(happened.CyclesRequested(), now=self._player.now))
+            check_law(not any(map(self.is_new, new_decisions)), "L1: a lost wake-up", new_decisions)
         if draw.random() < 0.3 and not self._player.halted:
             self.check_nothing_is_missed()
 
@@ -77,11 +79,11 @@ class AtRest:
         for name in sorted(observed.cluster_queues):
             if not observed.is_active(name) or tree.path(queue_node(name)) is None:
                 continue
-            shapes: set[object] = set()
+            evaluated_keys: set[object] = set()
             for key in self.retried_workloads(name):
-                shape = self._player.shape(key)
-                if shape not in shapes:
-                    shapes.add(shape)
+                scheduling_key = self._player.scheduling_key(key)
+                if scheduling_key not in evaluated_keys:
+                    evaluated_keys.add(scheduling_key)
                     self.check_not_missed(name, key)
 
     def is_new(self, decided: Instruction) -> bool:
@@ -107,7 +109,7 @@ class AtRest:
         if name is not None and not self.finds_more_targets(name, decided.preemptor):
             return False
         return (
-            self._attempts.evaluated_in.get((name, self._player.shape(decided.preemptor)), 0)
+            self._attempts.evaluated_in.get((name, self._player.scheduling_key(decided.preemptor)), 0)
             > self._attempts.last_reservation_in
         )
 
@@ -144,7 +146,7 @@ class AtRest:
         first flavor, or the first of its podsets leaves that flavor to the second. But a reservation is no
         event that wakes workloads (semantics, Events that retry inadmissible workloads).
         """
-        tried = self._attempts.evaluated_in.get((name, self._player.shape(key)))
+        tried = self._attempts.evaluated_in.get((name, self._player.scheduling_key(key)))
         if tried is None or tried > self._attempts.last_reservation_in:
             return True
         workloads = self._observed.workloads
@@ -191,7 +193,7 @@ class AtRest:
         when its own targets have left. Nothing wakes a workload that would be admitted only because others
         reserved quota.
         """
-        tried = self._attempts.evaluated_in.get((name, self._player.shape(key)), 0)
+        tried = self._attempts.evaluated_in.get((name, self._player.scheduling_key(key)), 0)
         seeks = not self.found_targets_in_later_flavor(key) and tried > self._attempts.last_reservation_in
         for others in ([], self.heads_of_other_queues(name, blocking=True), self.heads_of_other_queues(name)):
             outcome = self.evaluate_with(name, key, others)

@@ -30,7 +30,7 @@ class StatusLaws:
         self._observed = player.observed
         self.reported: dict[object, object] = {}
         self.refreshed: set[object] = set()
-        """What was to be shown anew since it was looked at last."""
+        """The statuses whose refresh was requested since the last check."""
 
     @property
     def _core(self) -> AdmissionState:
@@ -106,7 +106,7 @@ class StatusLaws:
             assigned = observed.assigned(key)
             check_law(
                 all(counted[pair] >= assigned[pair] for pair in assigned),
-                "S1: counts with too little",
+                "S1: a replacement and its originals are charged too little",
                 key,
                 counted,
             )

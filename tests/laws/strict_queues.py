@@ -46,23 +46,23 @@ class StrictQueues:
     def check_first_workloads_take_part(self, heads: list[Head]) -> None:
         """Check that the first workload of each StrictFIFO queue takes part in a cycle of its tree."""
         running = {self.root_of(head.queue) for head in heads}
-        taken = {head.queue for head in heads}
+        participants = {head.queue for head in heads}
         for name, key in self.first_workloads().items():
-            takes_part = name in taken or self.root_of(name) not in running
+            takes_part = name in participants or self.root_of(name) not in running
             check_law(takes_part, "C13: the first is not in a cycle of its tree", name, key)
 
     def check_first_workloads_evaluated(self) -> None:
         """Check that each first workload was evaluated after the last reservation in its tree."""
         observed = self._observed
-        taken = Counter[Node | None]()
+        participants = Counter[Node | None]()
         for key, workload in observed.workloads.items():
             holder = observed.holder(key)
             if holder is not None:
                 root = self.root_of(holder.queue)
-                taken[root] = max(taken[root], self._attempts.reserved_in.get(workload.uid, 0))
+                participants[root] = max(participants[root], self._attempts.reserved_in.get(workload.uid, 0))
         for name, key in self.first_workloads().items():
             tried, last = (
-                self._attempts.evaluated_in.get((name, self._player.shape(key)), 0),
-                taken[self.root_of(name)],
+                self._attempts.evaluated_in.get((name, self._player.scheduling_key(key)), 0),
+                participants[self.root_of(name)],
             )
-            check_law(tried > last or not last, "C13: not tried since quota was taken", name, key)
+            check_law(tried > last or not last, "C13: not evaluated since quota was reserved", name, key)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def preempted_in_sequence(key: ObjectKey, pairs: Collection[tuple[ObjectKey, ObjectKey]]) -> set[ObjectKey]:
     """Return a workload, the workloads that it preempted, those that these preempted, and so on."""
-    found, looked_at = {key}, set[ObjectKey]()
-    while found - looked_at:
-        one = min(found - looked_at)
-        looked_at.add(one)
-        found |= {victim for preemptor, victim in pairs if preemptor == one}
-    return found
+    reached, visited = {key}, set[ObjectKey]()
+    while reached - visited:
+        current = min(reached - visited)
+        visited.add(current)
+        reached |= {victim for preemptor, victim in pairs if preemptor == current}
+    return reached
 
 
 def repeated_preemptions(preemptions: Iterable[Preemption]) -> Iterator[Preemption]:
@@ -45,9 +45,7 @@ class Termination:
     def __init__(self, player: "Player") -> None:
         self._observed = player.observed
         self.overtaken: set[tuple[ObjectKey, ObjectKey]] = set()
-        """Preemptors, each with a workload that was no target of it and reserved the free quota before its
-        turn.
-        """
+        """Preemptors, each with a workload that was no target and reserved the free quota before them."""
         self.victim_returned: set[tuple[ObjectKey, ObjectKey]] = set()
         """Preemptors that lost, each with a victim that reserved quota again in that cycle."""
         self.victim_returned_first: set[tuple[ObjectKey, ObjectKey]] = set()

@@ -21,14 +21,14 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.settings import AdmissionFairSharing, CoreSettings
-from tests.laws.drawing import asking
+from tests.laws.drawing import requesting
 from tests.laws.history import ELASTIC, find_failure, generate, play, report
 from tests.laws.player import Player
 
 HISTORIES = (*range(400), *range(ELASTIC, ELASTIC + 100))
 STEPS = 100
 TOGETHER = 20
-"""Histories in one test. Several tests let workers share them."""
+"""How many histories one test plays. With several tests, pytest workers share them."""
 
 
 @pytest.mark.timeout(900)
@@ -46,7 +46,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(242, 110, id="waits for a full admission while others reserve"),
         pytest.param(495, 110, id="lost a flavor to capacity reserved for one cycle"),
         pytest.param(5145, 110, id="reserves capacity in every other attempt"),
-        pytest.param(30212, 110, id="a victim borrows from nearer and comes before its preemptor"),
+        pytest.param(30212, 110, id="a victim has a lower borrow level and comes before its preemptor"),
         pytest.param(31308, 110, id="waits for ready pods and then evaluates other flavors only"),
         pytest.param(
             3000081, 110, id="fits after the targets of others left but not beside reserved capacity"
@@ -54,29 +54,39 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(3000266, 110, id="could preempt while admission waits for ready pods"),
         pytest.param(5000291, 110, id="waits for targets in the second flavor and might find others"),
         pytest.param(5000515, 110, id="the reservation of a preempted workload fails"),
-        pytest.param(6002214, 110, id="loses to a blocking head but not if a parked one is retried too"),
-        pytest.param(6003283, 110, id="reserves again what it freed for one that tries further flavors"),
+        pytest.param(6002214, 110, id="loses to a blocking head but not if a parked workload is retried too"),
+        pytest.param(
+            6003283, 110, id="reserves again what it freed for a preemptor that tries further flavors"
+        ),
         pytest.param(8000028, 110, id="waits for targets and lacks capacity reserved for one cycle"),
         pytest.param(6003784, 110, id="looks for other targets after a reservation in the same cycle"),
         pytest.param(6004438, 110, id="gated while another reserves what it would have preempted for"),
         pytest.param(6005221, 110, id="refusals have the same order after a restart"),
-        pytest.param(6003265, 110, id="goes on with another flavor if a parked one is retried too"),
+        pytest.param(6003265, 110, id="continues with another flavor if a parked workload is retried too"),
         pytest.param(
             8001524, 110, id="two victims each reserve what was freed for the preemptor of the other"
         ),
         pytest.param(8001773, 110, id="fits only after others reserved and left another flavor"),
-        pytest.param(20002533, 110, id="reclaims and is preempted for one that its preemptor had preempted"),
+        pytest.param(
+            20002533, 110, id="reclaims and is preempted by a workload that its preemptor had preempted"
+        ),
         pytest.param(20000529, 110, id="its LocalQueue has its turn before that of its preemptor"),
         pytest.param(20001668, 110, id="preempts for the second flavor and then fits the first"),
-        pytest.param(9300045, 110, id="used most but only a preemptor that does not borrow may preempt it"),
+        pytest.param(
+            9300045, 110, id="has most past use but only a preemptor that does not borrow may preempt it"
+        ),
         pytest.param(8003380, 110, id="one of several victims of a borrower is within nominal quota"),
-        pytest.param(930120, 120, id="its victim is back while it tries the flavor after the lost one"),
+        pytest.param(
+            930120, 120, id="its victim reserved again while it tries the flavor after the lost one"
+        ),
         pytest.param(952697, 120, id="more refusals are outdated than one cycle refreshes"),
         pytest.param(901882, 120, id="may preempt another once a candidate began to leave"),
         pytest.param(962305, 120, id="preempts further once its own targets began to leave"),
-        pytest.param(971279, 120, id="loses to another preemptor what its victim left which is back"),
         pytest.param(
-            8003691, 110, id="its victim is back while another is the first of its StrictFIFO queue"
+            971279, 120, id="loses what its victim freed to another preemptor and the victim reserved again"
+        ),
+        pytest.param(
+            8003691, 110, id="its victim reserved again while another is first of its StrictFIFO queue"
         ),
     ],
 )
@@ -86,12 +96,12 @@ def test_laws_hold_over_histories_that_broke_them_before(seed: int, steps: int) 
         pytest.fail(report(seed, history), pytrace=False)
 
 
-def test_histories_of_one_seed_are_equal() -> None:
-    once, again = (play(generate(7, 40)) for _ in range(2))
-    assert once.core.to_dict() == again.core.to_dict()
+def test_histories_of_one_seed_end_in_equal_states() -> None:
+    first, second = (play(generate(7, 40)) for _ in range(2))
+    assert first.core.to_dict() == second.core.to_dict()
 
 
-def test_local_queues_are_known_while_admission_waits_for_pods() -> None:
+def test_past_use_of_new_local_queue_is_known_while_admission_waits_for_pods() -> None:
     player = Player(
         CoreSettings(admission_fair_sharing=AdmissionFairSharing(), block_admission=True),
         crowded=False,
@@ -113,7 +123,7 @@ def test_local_queues_are_known_while_admission_waits_for_pods() -> None:
     for number, name in enumerate(("l1", "l1", "l2")):
         player.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n1", name), "a")))
         key = ObjectKey("n1", f"w{number}")
-        pods = (PodSet("main", 1, asking(cpu=1)),)
+        pods = (PodSet("main", 1, requesting(cpu=1)),)
         player.send(happened.WorkloadChanged(Workload(key, player.uid(), name, player.now, pods)))
         player.run_cycles(None, Random(0))  # noqa: S311 a history, not a secret
     assert player.cycles > 1

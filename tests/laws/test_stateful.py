@@ -19,11 +19,11 @@ class Histories(RuleBasedStateMachine):
     player: Player
 
     @initialize(world=SEEDS)
-    def begin(self, world: int) -> None:
+    def create_world(self, world: int) -> None:
         self.player = create_player(world)
 
     @rule(name=st.sampled_from(NAMES), seed=SEEDS)
-    def happen(self, name: str, seed: int) -> None:
+    def apply_operation(self, name: str, seed: int) -> None:
         apply_step(self.player, Step(name, seed))
 
 

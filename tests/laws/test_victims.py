@@ -1,4 +1,4 @@
-"""Searches for targets among many holders of quota find those of the model, and none that could be spared."""
+"""Searches for victims among many holders of quota find those of the model, and none that can be spared."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from admitq.core.events import Event
 from admitq.core.model import Admission, ObjectKey, PodSet, PodSetAssignment, Workload
 from admitq.core.preemption import Preemptor, find_victims
 from admitq.core.state import AdmissionState
-from tests.laws.drawing import COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, QUEUES, WORKLOADS, Draw, asking
+from tests.laws.drawing import COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, QUEUES, WORKLOADS, Draw, requesting
 from tests.laws.heads import local_queue_usage
 from tests.laws.law import check_law
 from tests.laws.reference.fair_sharing import Fair
@@ -20,8 +20,8 @@ from tests.laws.reference.observed import Observed
 from tests.laws.reference.preemption import Classical, Question, Victim
 from tests.laws.reference.tree import Tree, queue_node
 
-MOST_SUBSETS = 8
-"""Every subset of at most so many targets is tested."""
+MAX_VICTIMS = 8
+"""All subsets of up to this many victims are tested; no search may find more."""
 
 
 class World:
@@ -61,7 +61,7 @@ class World:
             uid,
             draw.choice(("l1", "l2")),
             draw.randrange(4),
-            (PodSet("main", 1, asking()),),
+            (PodSet("main", 1, requesting()),),
             draw.randrange(4),
             admission=Admission(name, (assigned,)),
             reserved_at=draw.randrange(4),
@@ -100,16 +100,16 @@ def suffices(question: Question, victims: Iterable[Victim], *, borrowing: bool) 
     return fits(tree, question, borrowing=borrowing)
 
 
-def check_none_to_spare(question: Question, victims: list[Victim]) -> None:
+def check_none_can_be_spared(question: Question, victims: list[Victim]) -> None:
     """Check that no proper subset of the targets suffices, in the attempt that found them."""
     assert suffices(question, victims, borrowing=True)
-    assert len(victims) <= MOST_SUBSETS
-    fewer = [some for size in range(len(victims)) for some in combinations(victims, size)]
+    assert len(victims) <= MAX_VICTIMS
+    subsets = [subset for size in range(len(victims)) for subset in combinations(victims, size)]
     assert any(
         suffices(question, victims, borrowing=borrowing)
-        and not any(suffices(question, some, borrowing=borrowing) for some in fewer)
+        and not any(suffices(question, subset, borrowing=borrowing) for subset in subsets)
         for borrowing in (True, False)
-    ), "some could be spared"
+    ), "some victims can be spared"
 
 
 def demands(world: World, name: str) -> Mapping[FlavorResource, int]:
@@ -141,15 +141,15 @@ def search(world: World, name: str, preemptor: Workload) -> int:
     model = [(each.holder.key, each.reason) for each in expected]
     check_law(core == model, "other victims", f"core  {core}", f"model {model}", question.usage, contested)
     if expected:
-        check_none_to_spare(question, expected)
+        check_none_can_be_spared(question, expected)
     world.core.validate()
     return len(found)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, 400, 50))
-def test_victims_are_those_of_the_model_and_none_to_spare(first: int) -> None:
-    found = 0
+def test_victims_equal_those_of_model_and_none_can_be_spared(first: int) -> None:
+    victims = 0
     for seed in range(first, first + 50):
         world = World(seed)
         for number in range(6):
@@ -159,8 +159,8 @@ def test_victims_are_those_of_the_model_and_none_to_spare(first: int) -> None:
                 f"p{number}",
                 "l1",
                 world.draw.randrange(4),
-                (PodSet("main", 1, asking()),),
+                (PodSet("main", 1, requesting()),),
                 world.draw.randrange(5),
             )
-            found += search(world, name, preemptor)
-    assert found > 20, "the worlds are not crowded"
+            victims += search(world, name, preemptor)
+    assert victims > 20, "the worlds are not crowded"

@@ -1,4 +1,4 @@
-"""A change that lets a parked workload in wakes it: a case for every input of a decision."""
+"""A change that lets a parked workload fit wakes it: one case for each input of a decision."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -23,10 +23,10 @@ from admitq.core.model import (
 )
 from admitq.core.state import AdmissionState
 from tests.laws.waking_cases import CASES
-from tests.laws.waking_objects import F1, NOW, TEAM, TO_A, WAITING, Case, Shown
+from tests.laws.waking_objects import F1, NOW, TEAM, TO_A, WAITING, Case, Observation
 
 
-def observed(value: Shown) -> Event:
+def observed(value: Observation) -> Event:
     """Return the event that reports an object."""
     match value:
         case ClusterQueue():
@@ -46,7 +46,7 @@ def observed(value: Shown) -> Event:
 
 
 TO_B = LocalQueue(ObjectKey("team", "to-b"), "b")
-SURROUNDINGS: tuple[Shown, ...] = (F1, TEAM, TO_A, TO_B)
+SURROUNDINGS: tuple[Observation, ...] = (F1, TEAM, TO_A, TO_B)
 
 NO_INPUT: Final = {
     "ClusterQueue.name": "identity",
@@ -82,7 +82,7 @@ KINDS: Final = (
 )
 
 
-def decided(state: AdmissionState, now: int) -> list[tuple[str, ObjectKey]]:
+def decide(state: AdmissionState, now: int) -> list[tuple[str, ObjectKey]]:
     """Return what cycles decide for workloads: ``admitted`` or ``preempts``."""
     result: list[tuple[str, ObjectKey]] = []
     for each in state.handle(happened.CyclesRequested(), now=now):
@@ -93,31 +93,31 @@ def decided(state: AdmissionState, now: int) -> list[tuple[str, ObjectKey]]:
     return result
 
 
-def of_waiting(decisions: Iterable[tuple[str, ObjectKey]]) -> list[str]:
+def of_waiting_workload(decisions: Iterable[tuple[str, ObjectKey]]) -> list[str]:
     return [what for what, key in decisions if key == WAITING]
 
 
 def name_of(case: Case) -> str:
-    return f"{case.of}-{case.note}".strip("-").replace(" ", "-")
+    return f"{case.changed}-{case.note}".strip("-").replace(" ", "-")
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_parked_workload_is_woken_by_the_change_that_lets_it_in(case: Case) -> None:
+def test_parked_workload_is_woken_when_changed_input_lets_it_fit(case: Case) -> None:
     state = AdmissionState(case.settings)
     for value in (*SURROUNDINGS, *case.world):
         state.handle(observed(value), now=NOW)
-    assert not of_waiting(decided(state, NOW)), "the workload does not wait"
-    assert not decided(state, NOW), "other workloads are still decided"
+    assert not of_waiting_workload(decide(state, NOW)), "the workload does not wait"
+    assert not decide(state, NOW), "other workloads are still decided"
     state.validate()
     if case.edit is not None:
         state.handle(observed(case.edit), now=case.now)
     expected = "preempts" if case.preempts else "admitted"
-    assert expected in of_waiting(decided(state, case.now)), "the workload is not woken"
+    assert expected in of_waiting_workload(decide(state, case.now)), "the workload is not woken"
     state.validate()
 
 
-def test_every_field_of_every_kind_has_a_case_or_a_reason() -> None:
-    inputs = {case.of for case in CASES}
+def test_every_field_has_waking_case_or_reason() -> None:
+    inputs = {case.changed for case in CASES}
     every = {f"{kind.__name__}.{field.name}" for kind in KINDS for field in fields(kind)}
     assert every - inputs - set(NO_INPUT) == set()
     assert set(NO_INPUT) <= every - inputs

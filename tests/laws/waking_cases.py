@@ -1,4 +1,4 @@
-"""Cases of a parked workload and the change that lets it in."""
+"""Cases of a parked workload and the change that lets it fit."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -42,7 +42,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.settings import CoreSettings, FairSharing
-from tests.laws.drawing import asking, exact
+from tests.laws.drawing import exact, requesting
 from tests.laws.waking_objects import F1, NOW, TEAM, TO_A, WAITING, Case, waiting
 
 LATER: Final = NOW + 10 * SECOND
@@ -72,7 +72,7 @@ def holding(amount: int = 2, in_queue: str = "a", **changes: Any) -> Workload:
         "other",
         f"to-{in_queue}",
         NOW,
-        (PodSet("main", 1, asking(cpu=amount)),),
+        (PodSet("main", 1, requesting(cpu=amount)),),
         admission=Admission(in_queue, (assigned,)),
         reserved_at=NOW,
         admitted=True,
@@ -94,12 +94,12 @@ BORROWER = (queue("b", 0, cohort="pool"), holding(2, "b"))
 
 LABELLED = ResourceFlavor("f1", node_labels=(("zone", "one"),))
 TAINTED = ResourceFlavor("f1", node_taints=(Taint("spot", "", "NoSchedule"),))
-IN_ZONE_TWO = (PodSet("main", 1, asking(cpu=2), node_selector=(("zone", "two"),)),)
+IN_ZONE_TWO = (PodSet("main", 1, requesting(cpu=2), node_selector=(("zone", "two"),)),)
 AFFINE = (
     PodSet(
         "main",
         1,
-        asking(cpu=2),
+        requesting(cpu=2),
         required_node_affinity=(
             NodeSelectorTerm((SelectorRequirement("zone", SelectorOperator.IN, ("two",)),)),
         ),
@@ -107,7 +107,7 @@ AFFINE = (
 )
 CHECKED = queue(admission_checks=(AdmissionCheckRule("check"),))
 CHECK = AdmissionCheck("check", "controller", active=True)
-IN_A_CIRCLE = (
+IN_CIRCLE = (
     holding(replaces=THIRD),
     waiting(replaces=OTHER),
     Workload(THIRD, "third", "to-a", NOW, (), admission_gates=("gate",), replaces=WAITING),
@@ -123,7 +123,7 @@ def set_range(limit_range: LimitRange) -> Event:
     return happened.LimitRangeChanged(LIMIT_RANGE, limit_range)
 
 
-OF_CLASS = PodTemplate(asking(cpu=2).containers, runtime_class="sandboxed")
+OF_CLASS = PodTemplate(requesting(cpu=2).containers, runtime_class="sandboxed")
 
 CASES: tuple[Case, ...] = (
     # ClusterQueue: the workload's own
@@ -146,7 +146,7 @@ CASES: tuple[Case, ...] = (
         "ClusterQueue.queueing_strategy",
         (
             queue(queueing_strategy=QueueingStrategy.STRICT_FIFO),
-            waiting(key=OTHER, uid="other", priority=9, pod_sets=(PodSet("main", 1, asking(cpu=3)),)),
+            waiting(key=OTHER, uid="other", priority=9, pod_sets=(PodSet("main", 1, requesting(cpu=3)),)),
             waiting(),
         ),
         queue(),
@@ -208,7 +208,7 @@ CASES: tuple[Case, ...] = (
             queue("c", 2, cohort="pool"),
             queue(nominal=0, cohort="pool", preemption=RECLAIM_ANY, fair_weight=Fraction(1, 2)),
             *BORROWER,
-            waiting(pod_sets=(PodSet("main", 1, asking(cpu=1)),)),
+            waiting(pod_sets=(PodSet("main", 1, requesting(cpu=1)),)),
         ),
         queue(nominal=0, cohort="pool", preemption=RECLAIM_ANY, fair_weight=Fraction(2)),
         preempts=True,
@@ -288,7 +288,7 @@ CASES: tuple[Case, ...] = (
             queue(nominal=0, cohort="left", preemption=RECLAIM_ANY),
             queue("b", 0, cohort="right"),
             holding(2, "b"),
-            waiting(pod_sets=(PodSet("main", 1, asking(cpu=1)),)),
+            waiting(pod_sets=(PodSet("main", 1, requesting(cpu=1)),)),
         ),
         Cohort("left", "all", fair_weight=Fraction(2)),
         preempts=True,
@@ -360,7 +360,7 @@ CASES: tuple[Case, ...] = (
         (
             queue(),
             set_range(range_of(default_requests=exact(cpu=3))),
-            waiting(pod_sets=(PodSet("main", 1, asking()),)),
+            waiting(pod_sets=(PodSet("main", 1, requesting()),)),
         ),
         set_range(range_of(default_requests=exact(cpu=2))),
     ),
@@ -374,7 +374,7 @@ CASES: tuple[Case, ...] = (
         (
             queue(),
             set_range(LimitRange((LimitRangeItem(LimitedType.POD, exact(cpu=1)),))),
-            waiting(pod_sets=(PodSet("main", 1, PodTemplate(2 * asking(cpu=1).containers)),)),
+            waiting(pod_sets=(PodSet("main", 1, PodTemplate(2 * requesting(cpu=1).containers)),)),
         ),
         set_range(range_of(maximum=exact(cpu=1))),
     ),
@@ -417,14 +417,14 @@ CASES: tuple[Case, ...] = (
     Case(
         "Workload.pod_sets",
         (queue(nominal=1), waiting()),
-        waiting(pod_sets=(PodSet("main", 1, asking(cpu=1)),)),
+        waiting(pod_sets=(PodSet("main", 1, requesting(cpu=1)),)),
     ),
-    Case("PodSet.count", (queue(), waiting(pod_sets=(PodSet("main", 2, asking(cpu=2)),))), waiting()),
-    Case("PodSet.template", (queue(), waiting(pod_sets=(PodSet("main", 1, asking(cpu=3)),))), waiting()),
+    Case("PodSet.count", (queue(), waiting(pod_sets=(PodSet("main", 2, requesting(cpu=2)),))), waiting()),
+    Case("PodSet.template", (queue(), waiting(pod_sets=(PodSet("main", 1, requesting(cpu=3)),))), waiting()),
     Case(
         "PodSet.min_count",
-        (queue(), waiting(pod_sets=(PodSet("main", 2, asking(cpu=2)),))),
-        waiting(pod_sets=(PodSet("main", 2, asking(cpu=2), min_count=1),)),
+        (queue(), waiting(pod_sets=(PodSet("main", 2, requesting(cpu=2)),))),
+        waiting(pod_sets=(PodSet("main", 2, requesting(cpu=2), min_count=1),)),
     ),
     Case(
         "PodSet.group",
@@ -433,12 +433,12 @@ CASES: tuple[Case, ...] = (
             ResourceFlavor("f2"),
             waiting(
                 pod_sets=(
-                    PodSet("main", 1, asking(cpu=2), group="together"),
-                    PodSet("workers", 1, asking(cpu=2), group="together"),
+                    PodSet("main", 1, requesting(cpu=2), group="together"),
+                    PodSet("workers", 1, requesting(cpu=2), group="together"),
                 )
             ),
         ),
-        waiting(pod_sets=(PodSet("main", 1, asking(cpu=2)), PodSet("workers", 1, asking(cpu=2)))),
+        waiting(pod_sets=(PodSet("main", 1, requesting(cpu=2)), PodSet("workers", 1, requesting(cpu=2)))),
     ),
     Case(
         "PodSet.node_selector",
@@ -449,7 +449,9 @@ CASES: tuple[Case, ...] = (
     Case(
         "PodSet.tolerations",
         (queue(), TAINTED, waiting()),
-        waiting(pod_sets=(PodSet("main", 1, asking(cpu=2), tolerations=(Toleration("spot", "Exists"),)),)),
+        waiting(
+            pod_sets=(PodSet("main", 1, requesting(cpu=2), tolerations=(Toleration("spot", "Exists"),)),)
+        ),
     ),
     Case(
         "Workload.priority",
@@ -471,8 +473,8 @@ CASES: tuple[Case, ...] = (
     Case("Workload.admission_gates", (queue(), waiting(admission_gates=("gate",))), waiting()),
     Case(
         "Workload.reclaimable_pods",
-        (queue(), waiting(pod_sets=(PodSet("main", 2, asking(cpu=2)),))),
-        waiting(pod_sets=(PodSet("main", 2, asking(cpu=2)),), reclaimable_pods=(("main", 1),)),
+        (queue(), waiting(pod_sets=(PodSet("main", 2, requesting(cpu=2)),))),
+        waiting(pod_sets=(PodSet("main", 2, requesting(cpu=2)),), reclaimable_pods=(("main", 1),)),
     ),
     Case(
         "Workload.admission_checks",
@@ -495,13 +497,13 @@ CASES: tuple[Case, ...] = (
     *(
         Case(
             "Workload.replaces",
-            (queue(nominal=3), *IN_A_CIRCLE),
+            (queue(nominal=3), *IN_CIRCLE),
             edit,
             note=f"of the third of a circle, {note}",
         )
         for edit, note in (
-            (replace(IN_A_CIRCLE[-1], replaces=None), "which replaces no other any more"),
-            (replace(IN_A_CIRCLE[-1], finished=True), "which is finished"),
+            (replace(IN_CIRCLE[-1], replaces=None), "which replaces no other any more"),
+            (replace(IN_CIRCLE[-1], finished=True), "which is finished"),
             (happened.WorkloadDeleted(THIRD, "third"), "which is deleted"),
         )
     ),
@@ -533,7 +535,7 @@ CASES: tuple[Case, ...] = (
         "Workload.reclaimable_pods",
         (
             queue(nominal=2),
-            holding(pod_sets=(PodSet("main", 1, asking(cpu=2)),)),
+            holding(pod_sets=(PodSet("main", 1, requesting(cpu=2)),)),
             waiting(),
         ),
         holding(reclaimable_pods=(("main", 1),)),
@@ -571,11 +573,11 @@ CASES: tuple[Case, ...] = (
         "Workload.active",
         (
             queue(queueing_strategy=QueueingStrategy.STRICT_FIFO),
-            waiting(key=OTHER, uid="other", priority=9, pod_sets=(PodSet("main", 1, asking(cpu=3)),)),
+            waiting(key=OTHER, uid="other", priority=9, pod_sets=(PodSet("main", 1, requesting(cpu=3)),)),
             waiting(),
         ),
         waiting(
-            key=OTHER, uid="other", priority=9, pod_sets=(PodSet("main", 1, asking(cpu=3)),), active=False
+            key=OTHER, uid="other", priority=9, pod_sets=(PodSet("main", 1, requesting(cpu=3)),), active=False
         ),
         note="of the one in front of it in a StrictFIFO queue",
     ),

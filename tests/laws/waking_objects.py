@@ -17,7 +17,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.settings import CoreSettings
-from tests.laws.drawing import asking
+from tests.laws.drawing import requesting
 
 NOW: Final = 1000 * SECOND
 
@@ -26,11 +26,11 @@ WAITING: Final = ObjectKey("team", "waiting")
 
 def waiting(**changes: Any) -> Workload:
     """Return the waiting workload; it requests two CPUs by default."""
-    plain = Workload(WAITING, "waiting", "to-a", NOW, (PodSet("main", 1, asking(cpu=2)),))
+    plain = Workload(WAITING, "waiting", "to-a", NOW, (PodSet("main", 1, requesting(cpu=2)),))
     return replace(plain, **changes)
 
 
-Shown = ClusterQueue | Cohort | LocalQueue | ResourceFlavor | AdmissionCheck | Workload | Event
+Observation = ClusterQueue | Cohort | LocalQueue | ResourceFlavor | AdmissionCheck | Workload | Event
 """An object to observe, or an event."""
 
 
@@ -47,10 +47,10 @@ PLAIN: Final = CoreSettings()
 class Case:
     """The objects beside the common ones, and the one change."""
 
-    of: str
+    changed: str
     """The changed input, as ``Kind.field``."""
-    world: tuple[Shown, ...]
-    edit: Shown | None
+    world: tuple[Observation, ...]
+    edit: Observation | None
     preempts: bool = False
     """Whether the change lets the workload preempt; otherwise it is admitted."""
     settings: CoreSettings = PLAIN

@@ -15,5 +15,6 @@ preemption             the targets of classical preemption
 fair_sharing           shares, the order of fair sharing and its targets
 cycle                  the decisions of one cycle over its heads
 second_pass            workloads with quota that wait for places, and when they are evaluated again
+usage_accounts         the past usage of LocalQueues, with exact decay
 =====================  ====================================================================
 """

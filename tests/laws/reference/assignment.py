@@ -76,10 +76,10 @@ def rank(prospect: Prospect, preference: str | None) -> tuple[int, int, int]:
     mode, level = prospect
     if mode is Mode.NO_FIT:
         return (0, 0, 0)
-    hopeful = 1 if mode is Mode.NO_CANDIDATES else 2
+    tier = 1 if mode is Mode.NO_CANDIDATES else 2
     if preference == "PreemptionOverBorrowing":
-        return (hopeful, -level, mode)
-    return (hopeful, mode, -level)
+        return (tier, -level, mode)
+    return (tier, mode, -level)
 
 
 def keeps_searching(prospect: Prospect, fungibility: FlavorFungibility) -> bool:

@@ -189,11 +189,11 @@ class Cycle:
 
         There is no partial admission, and no later cycle tries another flavor.
         """
-        gone, self.removed_victims = self.removed_victims, (*self.removed_victims, original.key)
+        former, self.removed_victims = self.removed_victims, (*self.removed_victims, original.key)
         with self._without([original]):
             start = {} if only is not None else head.start
             assignment, targets = self._attempt(head, workload, demands, start, only or original.flavors)
-        self.removed_victims = gone
+        self.removed_victims = former
         assignment.tried = {}
         return assignment, targets
 

@@ -1,4 +1,4 @@
-"""What the pods of a podset ask for (semantics, Resource arithmetic), with every step written out."""
+"""Requests of podsets (semantics, Resource arithmetic), with every step written out."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ def _most(left: Mapping[str, Fraction], right: Mapping[str, Fraction]) -> Exact:
 
 
 def _extreme(amounts: Iterable[ExactAmounts], of: Callable[[list[Fraction]], Fraction]) -> Exact:
-    """By resource, the extreme of what is stated."""
+    """Return the extreme of the stated amounts, by resource."""
     by_resource: dict[str, list[Fraction]] = {}
     for some in amounts:
         for resource, amount in some:
@@ -41,7 +41,7 @@ def _extreme(amounts: Iterable[ExactAmounts], of: Callable[[list[Fraction]], Fra
 
 
 def _first(amounts: Iterable[ExactAmounts]) -> Exact:
-    """By resource, what is stated first."""
+    """Return the amount that is stated first, by resource."""
     result: Exact = {}
     for some in amounts:
         result = {**dict(some), **result}
@@ -64,14 +64,14 @@ class _Container(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """A pod where it is to run: what it asks for, and whether that can be given at all."""
+    """The requests of a pod in its namespace, and whether they are within all bounds."""
 
     requests: Exact
     sound: bool
 
 
 def _adjusted(container: ContainerResources, items: list[LimitRangeItem]) -> _Container:
-    """A limit stands in for a request that is not stated, and a default for what neither states."""
+    """Use a limit if no request is stated, and a default of the namespace if neither is stated."""
     limits = {**_first(item.default_limits for item in items), **dict(container.limits)}
     requests = {
         **limits,
@@ -91,7 +91,7 @@ def _is_within(requests: Mapping[str, Fraction], items: list[LimitRangeItem]) ->
 
 
 def pod(observed: Observed, namespace: str, template: PodTemplate) -> Pod:
-    """A pod of the template in the namespace."""
+    """Return the pod of a template in a namespace."""
     items = [item for each in limit_ranges_of(observed.limit_ranges, namespace) for item in each.items]
     of_containers = [item for item in items if item.type is LimitedType.CONTAINER]
     of_pods = [item for item in items if item.type is LimitedType.POD]
@@ -126,11 +126,11 @@ def pod(observed: Observed, namespace: str, template: PodTemplate) -> Pod:
     )
 
 
-# --- what counts ----------------------------------------------------------------------------------------
+# --- configuration --------------------------------------------------------------------------------------
 
 
 def counted(requests: Mapping[str, Fraction], resources: Resources) -> Exact:
-    """What requests count as: some names are dropped, some turned into others."""
+    """Return the requests without excluded resources, and after all transformations."""
     kept = {
         name: amount
         for name, amount in requests.items()
@@ -152,7 +152,7 @@ def counted(requests: Mapping[str, Fraction], resources: Resources) -> Exact:
 
 
 def units(resource: str, amount: Fraction) -> int:
-    """Milli-CPU, or whole units of anything else, rounded up; nothing is less than nothing."""
+    """Return milli-CPU, or whole units of other resources, rounded up; negative amounts become 0."""
     return max(0, math.ceil(amount * (1000 if resource == "cpu" else 1)))
 
 
@@ -161,30 +161,30 @@ def units(resource: str, amount: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a podset asks for: what one of its pods counts as, and how many are still to run."""
+    """The request of one pod of a podset, and the number of pods that are still to run."""
 
     pod_set: PodSet
     count: int
     per_pod: Mapping[str, int]
 
     def totals(self) -> dict[str, int]:
-        """For all its pods."""
+        """Return the request of all its pods."""
         return {resource: amount * self.count for resource, amount in self.per_pod.items()}
 
     def with_count(self, count: int) -> "Demand":
-        """The same with another number of pods."""
+        """Return the same with another number of pods."""
         return replace(self, count=count)
 
 
 class Requests(NamedTuple):
-    """What the podsets of a workload ask for, and whether that can be given at all."""
+    """The requests of a workload's podsets, and whether they are within all bounds."""
 
     demands: tuple[Demand, ...]
     sound: bool
 
 
 def requests(observed: Observed, workload: Workload) -> Requests:
-    """What a workload asks for where it is to run."""
+    """Return the requests of a workload in its namespace."""
     settings = observed.settings
     reclaimable = dict(workload.reclaimable_pods) if settings.gates.reclaimable_pods else {}
     pods = [pod(observed, workload.key.namespace, pod_set.template) for pod_set in workload.pod_sets]

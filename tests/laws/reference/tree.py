@@ -1,10 +1,10 @@
-"""Quota over the tree of cohorts, reckoned from what the leaves use (semantics, Quota tree).
+"""Quota of cohort trees, computed from the usage of ClusterQueues (semantics, Quota tree).
 
 - subtree S: nominal of a ClusterQueue; of a cohort its own nominal plus what each child lends, S - L.
 - local L: max(0, S - lendingLimit) where a lending limit is set, else 0.
 - usage U: of a ClusterQueue what its workloads use; of a cohort Σ max(0, U - L) of its children.
-- available: at the root S - U; else max(0, L - U) + P, where P is what is available at the parent, held
-  down by the borrowing limit B to (S - L) - max(0, U - L) + B.
+- available: at the root S - U; else max(0, L - U) + P, where P is what is available at the parent, and
+  at most (S - L) - max(0, U - L) + B with a borrowing limit B.
 - potential: at the root S; else min(L + potential of the parent, S + B).
 - height: of a ClusterQueue 0; of a cohort 1 more than its highest child cohort, 0 without children.
 """
@@ -28,17 +28,17 @@ class Node(NamedTuple):
 
 
 def queue_node(name: str) -> Node:
-    """The node of a ClusterQueue."""
+    """Return the node of a ClusterQueue."""
     return Node(cohort=False, name=name)
 
 
 def cohort_node(name: str) -> Node:
-    """The node of a cohort."""
+    """Return the node of a cohort."""
     return Node(cohort=True, name=name)
 
 
 class Level(NamedTuple):
-    """Borrow level, and whether that is less than the whole tree."""
+    """A borrow level, and whether it is below the root of the tree."""
 
     level: int
     may_reclaim: bool
@@ -54,7 +54,7 @@ def _quotas(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, ResourceQuo
 
 
 class Shape:
-    """What trees of the same ClusterQueues and cohorts share: nothing of it changes with usage."""
+    """The part of trees that does not change with usage: parents, quotas, children and weights."""
 
     def __init__(self, queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]) -> None:
         named = {queue.cohort for queue in queues.values()} | {cohort.parent for cohort in cohorts.values()}
@@ -74,16 +74,16 @@ class Shape:
         self.weights = {cohort_node(name): cohort.fair_weight for name, cohort in cohorts.items()}
         self.weights |= {queue_node(name): queue.fair_weight for name, queue in queues.items()}
         self.amounts: dict[tuple[str, Node, FlavorResource], int] = {}
-        """What was computed from it before."""
+        """Amounts that were computed before, and do not change with usage."""
 
 
 _recent: list[tuple[dict[str, ClusterQueue], dict[str, Cohort], Shape]] = []
-"""The last shapes, latest last: a history asks for trees much more often than it changes queues."""
+"""The last shapes, latest last: a history needs trees much more often than it changes queues."""
 _RECENT = 4
 
 
 def shape_of(queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]) -> Shape:
-    """The shape of these trees, computed once for equal queues and cohorts."""
+    """Return the shape of these trees, computed once for equal queues and cohorts."""
     for index in range(len(_recent) - 1, -1, -1):
         of_queues, of_cohorts, shape = _recent[index]
         if of_queues == queues and of_cohorts == cohorts:
@@ -96,7 +96,7 @@ def shape_of(queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]) 
 
 
 class Tree:
-    """All trees at once, with the usage of the leaves, which may be changed and changed back."""
+    """All cohort trees, with the usage of ClusterQueues, which can be added and removed."""
 
     def __init__(self, queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]) -> None:
         shape = shape_of(queues, cohorts)
@@ -109,7 +109,7 @@ class Tree:
     # --- shape ------------------------------------------------------------------------------------
 
     def path(self, node: Node) -> list[Node] | None:
-        """The node and its ancestors; None if that never ends."""
+        """Return the node and its ancestors; None if cohorts form a circle."""
         path = [node]
         while (above := self.parents[path[-1]]) is not None:
             if above in path:
@@ -118,31 +118,31 @@ class Tree:
         return path
 
     def ancestors(self, node: Node) -> list[Node]:
-        """The cohorts above, nearest first."""
+        """Return the cohorts above, nearest first."""
         path = self.path(node)
-        assert path is not None, "asked of a tree that is a circle"
+        assert path is not None, "the cohorts form a circle"
         return path[1:]
 
     def root(self, node: Node) -> Node:
-        """The root of a node's tree."""
+        """Return the root of a node's tree."""
         return [node, *self.ancestors(node)][-1]
 
     def queues_below(self, node: Node) -> list[str]:
-        """The ClusterQueues of a subtree."""
+        """Return the ClusterQueues of a subtree."""
         if not node.cohort:
             return [node.name]
         return [name for child in self.children[node] for name in self.queues_below(child)]
 
     def height(self, node: Node) -> int:
-        """How many edges lie below, at most, counting no ClusterQueue below another cohort's child."""
+        """Return the number of cohort levels below a node; 1 if it has only ClusterQueues below."""
         if not self.children[node]:
             return 0
         return 1 + max((self.height(child) for child in self.children[node] if child.cohort), default=0)
 
-    # --- usage of the leaves ----------------------------------------------------------------------
+    # --- usage of ClusterQueues -------------------------------------------------------------------
 
     def add(self, queue: str, usage: Usage, sign: int = 1) -> None:
-        """Count usage at a ClusterQueue; a ClusterQueue that does not exist has no place for it."""
+        """Add usage of a ClusterQueue. Usage of a ClusterQueue that does not exist is ignored."""
         uses = self._uses.get(queue_node(queue))
         if uses is not None:
             for pair, amount in usage.items():
@@ -150,26 +150,26 @@ class Tree:
             self._now.clear()
 
     def remove(self, queue: str, usage: Usage) -> None:
-        """Take usage off a ClusterQueue."""
+        """Remove usage of a ClusterQueue."""
         self.add(queue, usage, -1)
 
     def pairs(self, node: Node) -> set[FlavorResource]:
-        """Every (flavor, resource) that anything in the subtree speaks of."""
+        """Return every (flavor, resource) with quota or usage in the subtree."""
         below = (self.pairs(child) for child in self.children[node])
         return set(self.quotas[node]).union(self._uses.get(node, ()), *below)
 
     # --- amounts ----------------------------------------------------------------------------------
 
     def quota(self, node: Node, pair: FlavorResource) -> ResourceQuota:
-        """The node's own quota."""
+        """Return the node's own quota."""
         return self.quotas[node].get(pair, _NO_QUOTA)
 
     def nominal(self, node: Node, pair: FlavorResource) -> int:
-        """The node's own nominal quota."""
+        """Return the node's own nominal quota."""
         return self.quota(node, pair).nominal
 
     def subtree(self, node: Node, pair: FlavorResource) -> int:
-        """S."""
+        """Return S."""
         return self._once(self._fixed, "S", node, pair, self._subtree)
 
     def _subtree(self, node: Node, pair: FlavorResource) -> int:
@@ -177,12 +177,12 @@ class Tree:
         return self.nominal(node, pair) + sum(lent)
 
     def local(self, node: Node, pair: FlavorResource) -> int:
-        """L."""
+        """Return L."""
         limit = self.quota(node, pair).lending_limit
         return 0 if limit is None else max(0, self.subtree(node, pair) - limit)
 
     def usage(self, node: Node, pair: FlavorResource) -> int:
-        """U."""
+        """Return U."""
         return self._once(self._now, "U", node, pair, self._usage)
 
     def _usage(self, node: Node, pair: FlavorResource) -> int:
@@ -191,11 +191,11 @@ class Tree:
         return sum(max(0, self.usage(child, pair) - self.local(child, pair)) for child in self.children[node])
 
     def local_available(self, node: Node, pair: FlavorResource) -> int:
-        """What is left of the part that is not lent."""
+        """Return the unused amount of the part that is not lent."""
         return max(0, self.local(node, pair) - self.usage(node, pair))
 
     def available(self, node: Node, pair: FlavorResource) -> int:
-        """What can still be taken."""
+        """Return the amount that is available."""
         return self._once(self._now, "available", node, pair, self._available)
 
     def _available(self, node: Node, pair: FlavorResource) -> int:
@@ -210,7 +210,7 @@ class Tree:
         return max(0, local - usage) + from_parent
 
     def potential(self, node: Node, pair: FlavorResource) -> int:
-        """What could be taken if nothing was in use."""
+        """Return the amount that would be available without usage."""
         return self._once(self._fixed, "potential", node, pair, self._potential)
 
     def _potential(self, node: Node, pair: FlavorResource) -> int:
@@ -222,20 +222,20 @@ class Tree:
         return most if limit is None else min(most, self.subtree(node, pair) + limit)
 
     def fits(self, queue: str, usage: Usage) -> bool:
-        """Whether all of it can be taken."""
+        """Whether these amounts are available."""
         node = queue_node(queue)
         return all(not amount or amount <= self.available(node, pair) for pair, amount in usage.items())
 
     def exceeds(self, node: Node, pairs: Iterable[FlavorResource]) -> bool:
-        """Whether more than the quota of the node's subtree is in use of some of these."""
+        """Whether usage exceeds the quota of the node's subtree for some of these pairs."""
         return any(self.usage(node, pair) > self.subtree(node, pair) for pair in pairs)
 
     def borrows_with(self, node: Node, pair: FlavorResource, amount: int) -> bool:
-        """Whether the node would use more than its quota, having taken this too."""
+        """Whether the node would use more than its quota with this amount added."""
         return self.subtree(node, pair) < self.usage(node, pair) + amount
 
     def level(self, queue: str, pair: FlavorResource, amount: int) -> Level:
-        """How far up quota has to come from (borrow level)."""
+        """Return the borrow level of an amount."""
         node = queue_node(queue)
         above = self.ancestors(node)
         if not above or not self.borrows_with(node, pair, amount):
@@ -250,12 +250,12 @@ class Tree:
     def _once(
         self,
         memory: dict[tuple[str, Node, FlavorResource], int],
-        what: str,
+        name: str,
         node: Node,
         pair: FlavorResource,
-        reckon: Callable[[Node, FlavorResource], int],
+        compute: Callable[[Node, FlavorResource], int],
     ) -> int:
-        key = (what, node, pair)
+        key = (name, node, pair)
         if key not in memory:
-            memory[key] = reckon(node, pair)
+            memory[key] = compute(node, pair)
         return memory[key]

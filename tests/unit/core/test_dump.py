@@ -140,9 +140,12 @@ def test_restored_workload_is_not_held_back_after_its_backoff() -> None:
     play.run("large")
 
 
-def test_only_dump_of_state_is_restored() -> None:
+def test_dump_of_another_value_is_not_restored() -> None:
     with pytest.raises(DumpError, match="not the dump of an AdmissionState"):
         AdmissionState.from_dict({"is": "Taint", "key": "a", "value": "", "effect": ""})
+
+
+def test_empty_state_is_restored_from_its_dump() -> None:
     empty = AdmissionState().to_dict()
     assert AdmissionState.from_dict(empty).to_dict() == empty
 

@@ -277,17 +277,26 @@ def test_earlier_podset_can_try_further_flavors_when_later_podset_failed() -> No
     assert refused.tried == (TriedFlavor("a", "cpu", 0),)
 
 
-def test_failed_podset_leaves_no_flavor_of_its_other_resources_to_try() -> None:
-    two_flavors = ResourceGroup(
-        ("gpu",), tuple(FlavorQuotas(name, (("gpu", ResourceQuota(1)),)) for name in ("f2", "f3"))
+GPU_IN_TWO_FLAVORS = ResourceGroup(
+    ("gpu",), tuple(FlavorQuotas(name, (("gpu", ResourceQuota(1)),)) for name in ("f2", "f3"))
+)
+
+
+def test_podset_beyond_quota_leaves_no_flavor_of_its_other_resources_to_try() -> None:
+    options = options_without_cohort(
+        group("f1", cpu=2), GPU_IN_TWO_FLAVORS, used={FlavorResource("f1", "cpu"): 2}
     )
-    options = options_without_cohort(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
     wanted = demands((PodSet("main", 1, template_requesting({"cpu": 3, "gpu": 1})),))
     assert assign(wanted, options).tried == ()
-    short = options_without_cohort(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
-    within = demands((PodSet("main", 1, template_requesting({"cpu": 1, "gpu": 1})),))
+
+
+def test_podset_without_quota_leaves_no_flavor_of_its_other_resources_to_try() -> None:
+    options = options_without_cohort(
+        group("f1", cpu=2), GPU_IN_TWO_FLAVORS, used={FlavorResource("f1", "cpu"): 2}
+    )
+    wanted = demands((PodSet("main", 1, template_requesting({"cpu": 1, "gpu": 1})),))
     oracle = oracle_of({"f1": FlavorFit(FitMode.NO_FIT, 0)})
-    refused = assign(within, short, oracle=oracle)
+    refused = assign(wanted, options, oracle=oracle)
     assert refused.refusal == refusing(
         "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
     )
@@ -353,13 +362,13 @@ def test_pods_without_requests_need_no_flavor() -> None:
     assert (assignment.pod_sets[0].flavors, assignment.pod_sets[0].count) == ((), 3)
 
 
-def test_request_of_0_fits_into_flavor_in_debt() -> None:
+def test_request_of_0_fits_into_oversubscribed_flavor() -> None:
     assignment = Queue({"f1": 2}, used={"f1": 3}).assign(pods(0))
     assert (assignment.mode, assignment.usage) == (FitMode.FIT, ())
     assert assignment.pod_sets == (PodSetAssignment("main", (("cpu", "f1"),), (("cpu", 0),), 1),)
 
 
-def test_missing_amount_in_flavor_in_debt_does_not_include_the_debt() -> None:
+def test_missing_amount_in_oversubscribed_flavor_is_at_most_the_request() -> None:
     refused = Queue({"f1": 2}, used={"f1": 9}, preemption=ClusterQueuePreemption()).assign(pods(1))
     assert refused.refusal == refusing(
         "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
@@ -370,13 +379,17 @@ def test_queue_without_flavors_refuses_every_request() -> None:
     assert Queue({}).assign(pods(1)).refusal == refusing("main", reason=NoFitReason.NO_MATCHING_FLAVOR)
 
 
-def test_saturated_request_fits_into_no_quota() -> None:
+def test_requests_of_podsets_that_saturate_together_fit_into_no_quota() -> None:
     options = options_without_cohort(group("f1", cpu=UNLIMITED, memory=UNLIMITED))
     half = PodSet("a", 1, template_requesting({"memory": 2**62}))
     assert assign(demands((half,)), options).mode is FitMode.FIT
     refused = assign(demands((half, replace(half, name="b"))), options)
     too_much = ExceedsMaxQuota("f1", "memory", 2**62, 2**62, UNLIMITED)
     assert refused.refusal == refusing("b", too_much, reason=NoFitReason.EXCEEDS_MAX_QUOTA)
+
+
+def test_request_of_podset_that_saturates_fits_into_no_quota() -> None:
+    options = options_without_cohort(group("f1", cpu=UNLIMITED))
     whole = PodSet("a", 2**31, template_requesting({"cpu": UNLIMITED - 1}))
     assert assign(demands((whole,)), options).mode is FitMode.NO_FIT
 
@@ -545,11 +558,15 @@ def test_preempting_workload_reports_all_evaluated_flavors() -> None:
 # --- gate, and restriction to a nomination --------------------------------------------------------------
 
 
-def test_first_fit_or_best_mode_is_selected_when_fungibility_gate_is_off() -> None:
+def test_first_flavor_that_fits_is_selected_when_fungibility_gate_is_off() -> None:
     gates = CoreSettings(gates=Gates(flavor_fungibility=False))
     rules = FlavorFungibility(TRY_NEXT, TRY_NEXT, PREEMPTION_FIRST)
     queue = Queue({"f1": 1, "f2": 3}, lent={"f1": 5}, fungibility=rules, settings=gates)
     assert chosen(queue.assign(pods(2))) == ["f1"]
+
+
+def test_flavor_with_best_mode_is_selected_when_fungibility_gate_is_off() -> None:
+    gates = CoreSettings(gates=Gates(flavor_fungibility=False))
     full = Queue({"f1": 1, "f2": 3, "f3": 3}, used={"f1": 1, "f2": 3, "f3": 3}, settings=gates)
     oracle = oracle_of(
         {
@@ -567,6 +584,10 @@ def test_assignment_restricted_to_nomination_keeps_its_flavor() -> None:
     assert chosen(nominated) == ["f2"]
     restricted = queue.assign(pods(1), restrict_to=nominated.pod_sets)
     assert chosen(restricted) == ["f2"]
+
+
+def test_assignment_restricted_to_nomination_is_refused_when_its_flavor_is_full() -> None:
+    nominated = Queue({"f1": 2, "f2": 2}).assign(pods(1), tried=(TriedFlavor("main", "cpu", 0),))
     full = Queue({"f1": 2, "f2": 2}, used={"f2": 2}, preemption=ClusterQueuePreemption())
     refused = full.assign(pods(2), restrict_to=nominated.pod_sets)
     assert refused.refusal == refusing(

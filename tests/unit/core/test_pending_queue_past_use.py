@@ -51,15 +51,26 @@ def test_local_queue_with_less_past_use_comes_first_at_any_priority() -> None:
     queue.order_by_past_use(usage)
     queue.lanes.drop_emptied()
     check_queue(queue)
+    assert drain(queue) == ["b1", "a1", "a2"]
+
+
+def test_lane_is_sorted_again_when_past_use_of_its_local_queue_changes() -> None:
+    queue = queue_of(workload_of_local_queue("a1", "a", 1, 9), workload_of_local_queue("b1", "b", 2))
+    usage = Usage(a=2, b=1)
+    queue.order_by_past_use(usage)
     assert pop(queue).workload.uid == "b1"
     queue.remove(name_of("b1"))
-    enter(queue, workload_of_local_queue("b2", "b", 4))
+    enter(queue, workload_of_local_queue("a2", "a", 3), workload_of_local_queue("b2", "b", 4))
     usage.amounts["b"] = 3
     queue.lanes.past_use_changed(name_of("b"))
-    queue.lanes.past_use_changed(name_of("b"))
+    queue.lanes.past_use_changed(name_of("b"))  # The second time changes nothing.
     check_queue(queue)
     assert drain(queue) == ["a1", "a2", "b2"]
-    queue.order_by_past_use(usage)
+
+
+def test_workloads_are_ordered_by_priority_when_past_use_no_longer_counts() -> None:
+    queue = queue_of()
+    queue.order_by_past_use(Usage(a=2, b=1))
     enter(queue, workload_of_local_queue("late", "b", 9), workload_of_local_queue("urgent", "a", 9, 1))
     queue.order_by_past_use(None)
     check_queue(queue)

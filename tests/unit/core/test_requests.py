@@ -164,8 +164,13 @@ def test_demand_of_podset_excludes_reclaimable_pods(
     pod_sets = (PodSet("main", count, template_requesting({"cpu": 2})),)
     (demand,) = demands(pod_sets, (("main", reclaimable),))
     assert (demand.count, demand.totals) == (left, (("cpu", total),))
-    (without_gate,) = demands(pod_sets, (("main", reclaimable),), RequestRules(reclaimable_pods=False))
-    assert without_gate.count == count
+
+
+@pytest.mark.parametrize(("count", "reclaimable"), [(4, 0), (4, 1), (4, 4), (4, 9), (0, 0)])
+def test_demand_of_podset_includes_reclaimable_pods_when_gate_is_off(count: int, reclaimable: int) -> None:
+    pod_sets = (PodSet("main", count, template_requesting({"cpu": 2})),)
+    (demand,) = demands(pod_sets, (("main", reclaimable),), RequestRules(reclaimable_pods=False))
+    assert demand.count == count
 
 
 def test_reclaimable_pods_are_subtracted_from_their_podset() -> None:

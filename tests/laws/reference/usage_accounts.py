@@ -38,7 +38,7 @@ class Account:
     charged: set[str] = field(default_factory=set)
 
 
-class Books:
+class ExactAccounts:
     """The accounts of all LocalQueues by name."""
 
     def __init__(self, settings: AdmissionFairSharing) -> None:
