@@ -64,17 +64,17 @@ def next_contender(
 ) -> tuple[Contender, C]:
     """Return the contender of a tree that is processed next: the winner of its tournament."""
     root = tree.root(queue_node(contenders[0][0].queue))
-    standing: dict[tuple[str, Node], tuple[bool, Share]] = {}
+    results: dict[tuple[str, Node], tuple[bool, Share]] = {}
     for contender, _ in contenders:
         node = queue_node(contender.queue)
         tree.add(contender.queue, contender.usage)
         for each in (node, *tree.ancestors(node)):
             borrows = tree.exceeds(each, [pair for pair, amount in contender.usage.items() if amount])
-            standing[contender.queue, each] = (borrows, share(tree, each))
+            results[contender.queue, each] = (borrows, share(tree, each))
         tree.remove(contender.queue, contender.usage)
 
     def order(child: Node, contender: Contender) -> tuple[bool, bool, Share, int, int, str]:
-        borrows, own_share = standing[contender.queue, child]
+        borrows, own_share = results[contender.queue, child]
         workload = contender.workload
         return (
             gates.prioritize_preemptor_workloads and not contender.is_preemptor,

@@ -11,17 +11,17 @@ from admitq.app import state_dump
 from admitq.app.state_dump import StateDumper
 from admitq.core.state import AdmissionState
 from tests.unit.app.dumped_lines import assembled
-from tests.unit.core.play import Play, queue
+from tests.unit.core.small_cluster import SmallCluster, queue
 
 
 def state_with_pending_workloads() -> AdmissionState:
-    play = Play()
-    play.put_flavors("default")
-    play.put(queue("q", 4))
+    cluster = SmallCluster()
+    cluster.put_flavors("default")
+    cluster.put(queue("q", 4))
     for name in ("a", "b", "c", "d", "e"):
-        play.submit(name, "q", cpu=3)
-    play.decide()
-    return play.state
+        cluster.submit(name, "q", cpu=3)
+    cluster.decide()
+    return cluster.state
 
 
 def test_dump_lines_contain_the_whole_state(monkeypatch: pytest.MonkeyPatch) -> None:

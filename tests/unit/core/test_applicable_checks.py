@@ -13,7 +13,7 @@ from admitq.core.model import (
     QueueingStrategy,
 )
 from admitq.core.refusals import TooManyChecks
-from tests.unit.core.play import LOWER, Play, group, key, preempted, queue, reported
+from tests.unit.core.small_cluster import LOWER, SmallCluster, group, key, preempted, queue, reported
 
 STRICT = QueueingStrategy.STRICT_FIFO
 FLAVORS = ("spot", "reserved")
@@ -29,13 +29,13 @@ def queue_with_checks(*admission_checks: AdmissionCheckRule, **fields: Any) -> C
     return queue("q", admission_checks=admission_checks, **fields)
 
 
-def play_with(*queues: ClusterQueue) -> Play:
-    play = Play()
-    play.put_flavors(*FLAVORS)
+def cluster_with(*queues: ClusterQueue) -> SmallCluster:
+    cluster = SmallCluster()
+    cluster.put_flavors(*FLAVORS)
     for rule in rules(12):
-        play.send(happened.AdmissionCheckChanged(AdmissionCheck(rule.name, "example.com/c", active=True)))
-    play.put(*queues)
-    return play
+        cluster.send(happened.AdmissionCheckChanged(AdmissionCheck(rule.name, "example.com/c", active=True)))
+    cluster.put(*queues)
+    return cluster
 
 
 def test_checks_of_all_flavors_apply_before_flavors_are_assigned() -> None:
@@ -51,26 +51,26 @@ def test_checks_of_all_flavors_apply_before_flavors_are_assigned() -> None:
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_workload_is_refused_while_too_many_checks_apply_to_every_flavor(strategy: QueueingStrategy) -> None:
-    play = play_with(queue_with_checks(*rules(9), queueing_strategy=strategy))
-    play.submit("one", "q")
-    instructions = play.cycles()
+    cluster = cluster_with(queue_with_checks(*rules(9), queueing_strategy=strategy))
+    cluster.submit("one", "q")
+    instructions = cluster.cycles()
     assert reported(instructions) == {"one": TooManyChecks("q", 9, MOST_CHECKS)}
-    assert play.is_quiet, "a cycle would evaluate the workload again"
-    play.send(happened.ClusterQueueChanged(queue_with_checks(*rules(8), queueing_strategy=strategy)))
-    assert play.decide() == ["one"]
+    assert cluster.is_quiet, "a cycle would evaluate the workload again"
+    cluster.send(happened.ClusterQueueChanged(queue_with_checks(*rules(8), queueing_strategy=strategy)))
+    assert cluster.decide() == ["one"]
 
 
 def test_too_many_checks_are_reported_for_workload_that_is_not_evaluated() -> None:
-    play = play_with(queue_with_checks(*rules(9)))
-    play.submit("one", "q", requeue_blocked=True)
-    assert play.state.queries.find_inadmissibility(key("one")) == TooManyChecks("q", 9, MOST_CHECKS)
+    cluster = cluster_with(queue_with_checks(*rules(9)))
+    cluster.submit("one", "q", requeue_blocked=True)
+    assert cluster.state.queries.find_inadmissibility(key("one")) == TooManyChecks("q", 9, MOST_CHECKS)
 
 
 def test_workload_takes_the_next_flavor_when_the_first_has_too_many_checks() -> None:
-    play = play_with(queue_with_checks(*rules(9, "spot")))
-    play.submit("one", "q")
-    assert play.decide() == ["one"]
-    [assigned] = play.workloads["one"].admission.pod_set_assignments  # type: ignore[union-attr]
+    cluster = cluster_with(queue_with_checks(*rules(9, "spot")))
+    cluster.submit("one", "q")
+    assert cluster.decide() == ["one"]
+    [assigned] = cluster.workloads["one"].admission.pod_set_assignments  # type: ignore[union-attr]
     assert assigned.flavors == (("cpu", "reserved"),)
 
 
@@ -79,44 +79,44 @@ CHECKS_OF_RESERVED = rules(9, "reserved")
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_workload_refused_for_checks_of_its_flavor_does_not_block_others(strategy: QueueingStrategy) -> None:
-    play = play_with(queue_with_checks(*CHECKS_OF_RESERVED, queueing_strategy=strategy))
-    play.submit("large", "q", 2)
-    play.submit("small", "q", 1)
-    assert play.decide() == ["small"]
-    assert reported(play.instructions) == {"large": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
-    assert play.is_quiet, "a cycle would evaluate the workload again"
-    play.send(
+    cluster = cluster_with(queue_with_checks(*CHECKS_OF_RESERVED, queueing_strategy=strategy))
+    cluster.submit("large", "q", 2)
+    cluster.submit("small", "q", 1)
+    assert cluster.decide() == ["small"]
+    assert reported(cluster.instructions) == {"large": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
+    assert cluster.is_quiet, "a cycle would evaluate the workload again"
+    cluster.send(
         happened.ClusterQueueChanged(queue_with_checks(*CHECKS_OF_RESERVED[:8], queueing_strategy=strategy))
     )
-    assert play.decide() == ["large"]
+    assert cluster.decide() == ["large"]
 
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_workload_refused_for_checks_of_one_flavor_gets_another_when_quota_returns(
     strategy: QueueingStrategy,
 ) -> None:
-    play = play_with(queue_with_checks(*CHECKS_OF_RESERVED, queueing_strategy=strategy))
-    play.submit("one", "q")
-    play.run("one")
-    play.submit("two", "q")
-    assert play.decide() == []
-    assert reported(play.instructions) == {"two": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
-    play.finish("one")
-    assert play.decide() == ["two"]
+    cluster = cluster_with(queue_with_checks(*CHECKS_OF_RESERVED, queueing_strategy=strategy))
+    cluster.submit("one", "q")
+    cluster.run("one")
+    cluster.submit("two", "q")
+    assert cluster.decide() == []
+    assert reported(cluster.instructions) == {"two": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
+    cluster.finish("one")
+    assert cluster.decide() == ["two"]
 
 
 def test_workload_refused_for_checks_preempts_nothing() -> None:
-    play = play_with(queue_with_checks(resource_groups=group(("reserved", 4)), preemption=LOWER))
-    play.submit("low", "q", 4)
-    play.run("low")
-    play.send(
+    cluster = cluster_with(queue_with_checks(resource_groups=group(("reserved", 4)), preemption=LOWER))
+    cluster.submit("low", "q", 4)
+    cluster.run("low")
+    cluster.send(
         happened.ClusterQueueChanged(
             queue_with_checks(*CHECKS_OF_RESERVED, AdmissionCheckRule("c9", ("spot",)), preemption=LOWER)
         )
     )
-    play.submit("high", "q", 4, priority=1)
-    assert preempted(play.cycles()) == []
-    assert reported(play.instructions) == {"high": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
+    cluster.submit("high", "q", 4, priority=1)
+    assert preempted(cluster.cycles()) == []
+    assert reported(cluster.instructions) == {"high": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_refusal_for_checks_stays_when_quota_is_released_that_admits_no_workload
 ) -> None:
     a = queue("a", 0, "team", resource_groups=group(("reserved", 0)))
     b = queue("b", 0, "team", resource_groups=group(("reserved", 4), ("spot", 0)), admission_checks=checks)
-    play = play_with(a, b)
-    play.submit("one", "a")
-    play.submit("other", "a")
-    play.run("one", "other")
-    play.submit("two", "b", 4)
-    assert reported(play.cycles()) == {"two": refused}
-    play.finish("one")
-    assert reported(play.cycles()) == {}
-    assert play.refusal("two") == refused
+    cluster = cluster_with(a, b)
+    cluster.submit("one", "a")
+    cluster.submit("other", "a")
+    cluster.run("one", "other")
+    cluster.submit("two", "b", 4)
+    assert reported(cluster.cycles()) == {"two": refused}
+    cluster.finish("one")
+    assert reported(cluster.cycles()) == {}
+    assert cluster.refusal("two") == refused

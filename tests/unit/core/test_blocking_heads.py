@@ -1,4 +1,4 @@
-"""Standing heads of a ClusterQueue: how a head becomes one, and what ends it."""
+"""Blocking heads of a ClusterQueue: how a head becomes one, and what ends it."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from admitq.core.waiting.wait_states import (
     LostInCycle,
     WaitingForPreemption,
 )
-from tests.unit.core.pending_stage import (
+from tests.unit.core.pending_workloads import (
     HUGE,
     LARGE,
     Quota,
@@ -112,28 +112,28 @@ def test_change_of_strategy_retries_workloads_that_are_held_back_as_invalid() ->
 
 
 def test_progress_ends_waiting_only_of_lanes_that_retry_on_progress() -> None:
-    queue = queue_of(workload("retries", 1, LARGE), workload("refused", 2), workload("stands", 3, HUGE))
+    queue = queue_of(workload("retries", 1, LARGE), workload("refused", 2), workload("blocks", 3, HUGE))
     retries = pop(queue)
     queue.requeue_waiting(retries, retry_on_progress(retries))
     park_head(queue)
-    standing = preempt_for_head(queue)
+    blocking = preempt_for_head(queue)
     assert queue.inadmissible == 2
     queue.end_waiting(PROGRESS_MADE)
     check_queue(queue)
-    assert (queue.blocking_head, queue.head(), queue.inadmissible) == (standing, None, 1)
+    assert (queue.blocking_head, queue.head(), queue.inadmissible) == (blocking, None, 1)
     queue.end_waiting(TREE_EDITED)
-    assert drain(queue) == ["stands", "retries", "refused"]
+    assert drain(queue) == ["blocks", "retries", "refused"]
 
 
 def test_return_of_quota_ends_waiting_only_of_lanes_without_needs() -> None:
-    queue = queue_of(workload("any", 1, LARGE), workload("five", 2), workload("stands", 3, HUGE))
+    queue = queue_of(workload("any", 1, LARGE), workload("five", 2), workload("blocks", 3, HUGE))
     park_head(queue)
     park_head(queue, 5)
     preempt_for_head(queue)
     queue.end_waiting(QUOTA_RETURNED)
     check_queue(queue)
     assert queue.blocking_head is None
-    assert drain(queue) == ["stands", "any"]
+    assert drain(queue) == ["blocks", "any"]
     assert lane_of(queue, "five").is_parked
 
 
@@ -172,16 +172,16 @@ def test_blocking_head_with_met_need_is_the_head() -> None:
 def test_blocking_head_is_indexed_by_its_position_after_earlier_workload_of_its_lane_left() -> None:
     cpu_quota = Quota()
     queue = queue_of(workload("b", 2), strict=True, registration=cpu_quota.registration)
-    standing = pop(queue)
-    state = FirstOfStrictQueue(standing.position, needs(5))
-    queue.requeue(standing)
+    blocking = pop(queue)
+    state = FirstOfStrictQueue(blocking.position, needs(5))
+    queue.requeue(blocking)
     enter(queue, workload("a", 1))
     queue.restore_lane(lane_of(queue, "b").key, state)
     check_queue(queue)
     queue.remove(name_of("a"))
     check_queue(queue)
     cpu_quota.give_back(5)
-    assert queue.head() is standing
+    assert queue.head() is blocking
 
 
 def test_lane_behind_a_blocking_head_has_no_head_when_its_need_is_met() -> None:

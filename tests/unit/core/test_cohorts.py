@@ -257,11 +257,11 @@ def test_covered_resource_without_stated_quota_has_quota_of_zero() -> None:
 def test_quota_generation_changes_with_quota_and_shape_but_not_with_usage() -> None:
     trees = CohortTrees()
     node = trees.put_cluster_queue("a", "left", {CPU: ResourceQuota(1)})
-    seen = [node.root.quota_generation]
+    generations = [node.root.quota_generation]
 
     def differs() -> bool:
-        seen.append(node.root.quota_generation)
-        return seen[-1] not in seen[:-1]
+        generations.append(node.root.quota_generation)
+        return generations[-1] not in generations[:-1]
 
     trees.add_usage(node, ((CPU, 1),))
     assert not differs()

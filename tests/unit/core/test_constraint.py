@@ -25,8 +25,8 @@ from admitq.core.waiting.wait_states import (
     WaitingForQuota,
 )
 from admitq.core.world import World
-from tests.unit.core.pending_stage import NO_FIT
-from tests.unit.core.play import LOWER, Play, group, key, queue
+from tests.unit.core.pending_workloads import NO_FIT
+from tests.unit.core.small_cluster import LOWER, SmallCluster, group, key, queue
 
 CONSTRAINED = 1
 """The priority of workloads to which the constraint applies."""
@@ -59,23 +59,23 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Devices:
     return constraint
 
 
-def _world(play: Play) -> World:
-    return play.state._world  # pyright: ignore[reportPrivateUsage]
+def _world(cluster: SmallCluster) -> World:
+    return cluster.state._world  # pyright: ignore[reportPrivateUsage]
 
 
-def _state(play: Play, name: str) -> Any:
+def _state(cluster: SmallCluster, name: str) -> Any:
     """Return the wait state of a workload that is held back, or else of its lane."""
-    pending = _world(play).workloads[key(name)].pending
+    pending = _world(cluster).workloads[key(name)].pending
     assert pending is not None
     return pending.state if pending.lane is None else pending.lane.state
 
 
-def _change_cause(play: Play, devices: Devices, flavor: str) -> None:
+def _change_cause(cluster: SmallCluster, devices: Devices, flavor: str) -> None:
     devices.exhausted.discard(flavor)
-    _world(play).waiting.constraint_changed(cause(flavor))
-    _world(play).waiting.batches.date(play.now)
-    play.state.instructions()
-    play.state.validate()
+    _world(cluster).waiting.constraint_changed(cause(flavor))
+    _world(cluster).waiting.batches.date(cluster.now)
+    cluster.state.instructions()
+    cluster.state.validate()
 
 
 @pytest.mark.parametrize("preempts", [False, True])
@@ -90,54 +90,54 @@ def _change_cause(play: Play, devices: Devices, flavor: str) -> None:
 def test_refused_lane_waits_for_the_cause_of_its_constraint(
     devices: Devices, strategy: QueueingStrategy, kind: type, *, is_restarted: bool, preempts: bool
 ) -> None:
-    play = Play()
+    cluster = SmallCluster()
     preemption = LOWER if preempts else ClusterQueuePreemption()
-    play.put(queue("q", 4, queueing_strategy=strategy, preemption=preemption))
-    play.submit("a", "q", priority=CONSTRAINED)
-    play.run()
-    state = _state(play, "a")
+    cluster.put(queue("q", 4, queueing_strategy=strategy, preemption=preemption))
+    cluster.submit("a", "q", priority=CONSTRAINED)
+    cluster.run()
+    state = _state(cluster, "a")
     assert (type(state), state.causes, state.needs) == (kind, (cause("default"),), None)
     if is_restarted:
-        play.restart()
-    _change_cause(play, devices, "spot")
-    assert play.is_quiet
-    _change_cause(play, devices, "default")
-    assert _state(play, "a") == READY
-    play.run("a")
-    _change_cause(play, devices, "default")
-    assert play.is_quiet
+        cluster.restart()
+    _change_cause(cluster, devices, "spot")
+    assert cluster.is_quiet
+    _change_cause(cluster, devices, "default")
+    assert _state(cluster, "a") == READY
+    cluster.run("a")
+    _change_cause(cluster, devices, "default")
+    assert cluster.is_quiet
 
 
 def test_lanes_that_constraint_did_not_refuse_continue_to_wait(devices: Devices) -> None:
-    play = Play()
-    play.put(queue("q", 2), queue("other", 2))
-    play.submit("large", "q", cpu=3)
-    play.submit("large-too", "other", cpu=3)
-    play.submit("a", "q", priority=CONSTRAINED)
-    play.submit("b", "q", cpu=2, priority=CONSTRAINED)
-    play.run()
-    waiting = {name: _state(play, name) for name in ("large", "large-too")}
-    _change_cause(play, devices, "default")
-    assert _state(play, "a") == _state(play, "b") == READY
-    assert waiting == {name: _state(play, name) for name in waiting}
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2), queue("other", 2))
+    cluster.submit("large", "q", cpu=3)
+    cluster.submit("large-too", "other", cpu=3)
+    cluster.submit("a", "q", priority=CONSTRAINED)
+    cluster.submit("b", "q", cpu=2, priority=CONSTRAINED)
+    cluster.run()
+    waiting = {name: _state(cluster, name) for name in ("large", "large-too")}
+    _change_cause(cluster, devices, "default")
+    assert _state(cluster, "a") == _state(cluster, "b") == READY
+    assert waiting == {name: _state(cluster, name) for name in waiting}
 
 
 def test_lane_with_cause_is_evaluated_again_when_quota_returns(devices: Devices) -> None:
-    play = Play()
-    play.put(queue("q", 2))
-    play.submit("holder", "q")
-    play.run("holder")
-    play.submit("a", "q", priority=CONSTRAINED)
-    play.run()
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2))
+    cluster.submit("holder", "q")
+    cluster.run("holder")
+    cluster.submit("a", "q", priority=CONSTRAINED)
+    cluster.run()
     devices.exhausted.clear()
-    play.finish("holder")
-    play.run("a")
+    cluster.finish("holder")
+    cluster.run("a")
 
 
 def test_lane_waits_for_causes_of_all_attempts_of_its_scan(devices: Devices) -> None:
-    play = Play()
-    play.put_flavors("spot")
-    play.put(
+    cluster = SmallCluster()
+    cluster.put_flavors("spot")
+    cluster.put(
         queue(
             "q",
             resource_groups=group(("default", 2), ("spot", 2)),
@@ -145,55 +145,55 @@ def test_lane_waits_for_causes_of_all_attempts_of_its_scan(devices: Devices) -> 
         )
     )
     devices.exhausted.add("spot")
-    play.submit("a", "q", priority=CONSTRAINED)
-    play.run()
-    assert _state(play, "a").causes == (cause("default"), cause("spot"))
-    _change_cause(play, devices, "default")
-    play.run("a")
+    cluster.submit("a", "q", priority=CONSTRAINED)
+    cluster.run()
+    assert _state(cluster, "a").causes == (cause("default"), cause("spot"))
+    _change_cause(cluster, devices, "default")
+    cluster.run("a")
 
 
 def test_lane_is_requeued_with_its_batch_after_its_cause(devices: Devices) -> None:
-    play = Play(CoreSettings(requeue_batch_period=10))
-    play.put(queue("q", 2), queue("other", 2))
+    cluster = SmallCluster(CoreSettings(requeue_batch_period=10))
+    cluster.put(queue("q", 2), queue("other", 2))
     for name, cluster_queue in (("a", "q"), ("b", "other")):
-        play.submit(name, cluster_queue, priority=CONSTRAINED)
-    play.run()
-    play.delete("b")
-    play.cycles()
-    _change_cause(play, devices, "default")
-    assert play.is_quiet
-    assert play.state.next_wakeup(play.now) == play.now + 10
-    play.now += 10
-    play.run("a")
+        cluster.submit(name, cluster_queue, priority=CONSTRAINED)
+    cluster.run()
+    cluster.delete("b")
+    cluster.cycles()
+    _change_cause(cluster, devices, "default")
+    assert cluster.is_quiet
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now + 10
+    cluster.now += 10
+    cluster.run("a")
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_workload_held_back_by_unusable_queue_is_evaluated_again_after_its_cause(
     devices: Devices, *, is_restarted: bool
 ) -> None:
-    play = Play()
-    play.put(queue("q", 2))
-    play.submit("a", "q")
-    ((entry, pending),) = _world(play).waiting.take_heads()
-    _world(play).waiting.hold_back(entry, pending, QueueUnusable((cause("default"),)))
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2))
+    cluster.submit("a", "q")
+    ((entry, pending),) = _world(cluster).waiting.take_heads()
+    _world(cluster).waiting.hold_back(entry, pending, QueueUnusable((cause("default"),)))
     if is_restarted:
-        play.restart()
-    assert play.is_quiet
-    _change_cause(play, devices, "spot")
-    assert play.is_quiet
-    _change_cause(play, devices, "default")
-    play.run("a")
+        cluster.restart()
+    assert cluster.is_quiet
+    _change_cause(cluster, devices, "spot")
+    assert cluster.is_quiet
+    _change_cause(cluster, devices, "default")
+    cluster.run("a")
 
 
 def test_scan_skips_flavors_that_constraint_refuses() -> None:
-    play = Play()
-    play.put_flavors("spot")
-    play.put(queue("q", resource_groups=group(("default", 2), ("spot", 2))))
-    play.submit("a", "q")
-    pending = _world(play).workloads[key("a")].pending
+    cluster = SmallCluster()
+    cluster.put_flavors("spot")
+    cluster.put(queue("q", resource_groups=group(("default", 2), ("spot", 2))))
+    cluster.submit("a", "q")
+    pending = _world(cluster).workloads[key("a")].pending
     assert pending is not None
     assert pending.lane is not None
-    demands, options = pending.lane.key.demands, _world(play).cluster_queues["q"].flavor_options
+    demands, options = pending.lane.key.demands, _world(cluster).cluster_queues["q"].flavor_options
     refusals = {name: FlavorNotFound(name) for name in ("default", "spot")}
     for refused, flavors in (((), ["default"]), (("default",), ["spot"]), (("default", "spot"), [])):
         remaining = options.without_flavors({name: refusals[name] for name in refused})

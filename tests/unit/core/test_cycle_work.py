@@ -41,7 +41,7 @@ from admitq.core.model import (
 from admitq.core.requests import template_requesting
 from admitq.core.settings import CoreSettings, FairSharing, PreemptionStrategy
 from admitq.core.state import AdmissionState
-from tests.unit.core.play import group, key, queue
+from tests.unit.core.small_cluster import group, key, queue
 
 CORE = str(Path(admitq.core.__file__).parent)
 RUNNING_PER_QUEUE = 10

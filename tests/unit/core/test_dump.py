@@ -16,7 +16,7 @@ from admitq.core.model import (
 )
 from admitq.core.settings import AdmissionFairSharing, CoreSettings
 from admitq.core.state import AdmissionState
-from tests.unit.core.play import LOWER, Play, key, queue
+from tests.unit.core.small_cluster import LOWER, SmallCluster, key, queue
 
 
 @pytest.mark.parametrize(
@@ -63,29 +63,29 @@ def test_decode_of_invalid_value_raises_with_its_kind(raw: dict[str, Any], compl
 
 def dump_with_all_references() -> dict[str, Any]:
     """Return a dump with unwritten decisions, a blocking head, a parked lane, a second pass and a failure."""
-    play = Play(CoreSettings(admission_fair_sharing=AdmissionFairSharing()))
-    play.put(queue("q", 1, preemption=LOWER), queue("s", 1, usage_based_admission=True))
-    play.submit("low", "q")
-    play.run("low")
-    play.submit("high", "q", priority=1)
-    play.submit("small", "s")
-    play.cycles()
-    play.submit("large", "s", 2)
-    play.cycles()
+    cluster = SmallCluster(CoreSettings(admission_fair_sharing=AdmissionFairSharing()))
+    cluster.put(queue("q", 1, preemption=LOWER), queue("s", 1, usage_based_admission=True))
+    cluster.submit("low", "q")
+    cluster.run("low")
+    cluster.submit("high", "q", priority=1)
+    cluster.submit("small", "s")
+    cluster.cycles()
+    cluster.submit("large", "s", 2)
+    cluster.cycles()
     is_open = PodSetAssignment(
         "main", (("cpu", "default"),), (("cpu", 1),), 1, lacks_topology_assignment=True
     )
-    play.submit(
+    cluster.submit(
         "open",
         "q",
         admission=Admission("q", (is_open,)),
         admission_checks=(("check", CheckState.READY),),
     )
-    play.put(queue("z", 1))
-    play.submit("zero", "z")
-    play.cycles()
-    play.send(happened.ReservationFailed(key("zero"), "uid-zero"))
-    return play.state.to_dict()
+    cluster.put(queue("z", 1))
+    cluster.submit("zero", "z")
+    cluster.cycles()
+    cluster.send(happened.ReservationFailed(key("zero"), "uid-zero"))
+    return cluster.state.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -124,20 +124,20 @@ def test_dump_with_reference_to_missing_object_is_refused(path: str, name: str, 
 
 
 def test_restored_workload_is_not_held_back_after_its_backoff() -> None:
-    play = Play()
-    play.put(queue("q", 1))
-    play.submit("large", "q", 2, requeue_at=play.now + SECOND)
-    play.run()
-    assert play.refusal("large") is None
-    play.now += SECOND
-    play.run()
-    assert play.refusal("large") is not None
-    before = play.state.to_dict()
-    play.restart()
-    assert play.state.to_dict() == before
-    assert play.is_quiet
-    play.put(queue("q", 2))
-    play.run("large")
+    cluster = SmallCluster()
+    cluster.put(queue("q", 1))
+    cluster.submit("large", "q", 2, requeue_at=cluster.now + SECOND)
+    cluster.run()
+    assert cluster.refusal("large") is None
+    cluster.now += SECOND
+    cluster.run()
+    assert cluster.refusal("large") is not None
+    before = cluster.state.to_dict()
+    cluster.restart()
+    assert cluster.state.to_dict() == before
+    assert cluster.is_quiet
+    cluster.put(queue("q", 2))
+    cluster.run("large")
 
 
 def test_dump_of_another_value_is_not_restored() -> None:
@@ -151,7 +151,7 @@ def test_empty_state_is_restored_from_its_dump() -> None:
 
 
 def test_dump_of_another_version_is_refused() -> None:
-    dumped = Play().state.to_dict()
+    dumped = SmallCluster().state.to_dict()
     dumped["version"] = 1
     with pytest.raises(DumpError, match="a dump of version 1; only 3 can be read"):
         AdmissionState.from_dict(dumped)

@@ -15,7 +15,7 @@ from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import NO_SHARE, Share, Tournament, share, supposed_share
 from admitq.core.model import ResourceQuota
 from admitq.core.settings import Gates
-from tests.unit.core.stage import Stage, Stated, Weight, pair, stated
+from tests.unit.core.quota_trees import QuotaTrees, Stated, Weight, pair, stated
 
 # --- the share of a node --------------------------------------------------------------------------------
 
@@ -43,11 +43,11 @@ def test_share_is_borrowed_part_of_lendable_amount_divided_by_weight(
     used: int, weight: Weight, expected: Share, shown: int
 ) -> None:
     """Worked example: two ClusterQueues of 10, so that 20 can be lent; one uses 14."""
-    stage = Stage()
-    stage.queue("a", "all", 10, weight=weight)
-    stage.queue("b", "all", 10)
-    stage.add_holder("a", "w", used)
-    actual = share(stage.node("a"))
+    trees = QuotaTrees()
+    trees.queue("a", "all", 10, weight=weight)
+    trees.queue("b", "all", 10)
+    trees.add_holder("a", "w", used)
+    actual = share(trees.node("a"))
     assert (actual, actual.resource, actual.weighted_share) == (expected, expected.resource, shown)
 
 
@@ -64,123 +64,123 @@ def test_share_is_borrowed_part_of_lendable_amount_divided_by_weight(
     ],
 )
 def test_supposed_share_equals_share_once_the_usage_is_held(supposed: dict[str, int], weight: Weight) -> None:
-    stage = Stage()
-    stage.queue("a", "all", {"cpu": 10, "spot/cpu": 5, "gpu": 5}, weight=weight)
-    stage.queue("b", "all", {"cpu": 10, "spot/cpu": 5, "gpu": 5})
-    node = stage.node("a")
+    trees = QuotaTrees()
+    trees.queue("a", "all", {"cpu": 10, "spot/cpu": 5, "gpu": 5}, weight=weight)
+    trees.queue("b", "all", {"cpu": 10, "spot/cpu": 5, "gpu": 5})
+    node = trees.node("a")
     actual = supposed_share(node, {node.cells[pair(name)]: amount for name, amount in supposed.items()})
     for name, amount in supposed.items():
-        stage.add_holder("a", name, {name: amount})
+        trees.add_holder("a", name, {name: amount})
     assert (actual, actual.resource) == (share(node), share(node).resource)
 
 
 def test_dominant_resource_is_first_by_name_when_shares_are_equal() -> None:
-    stage = Stage()
-    stage.queue("a", "all", {"memory": 10, "gpu": 10, "cpu": 100})
-    stage.queue("b", "all", 0)
-    stage.add_holder("a", "w", {"memory": 5, "gpu": 5, "cpu": 3})
-    stage.queue("a", "all", {"memory": 3, "gpu": 3, "cpu": 100})
-    stage.queue("b", "all", {"memory": 7, "gpu": 7})
-    assert (share(stage.node("a")), share(stage.node("a")).resource) == (finite(200, "gpu"), "gpu")
+    trees = QuotaTrees()
+    trees.queue("a", "all", {"memory": 10, "gpu": 10, "cpu": 100})
+    trees.queue("b", "all", 0)
+    trees.add_holder("a", "w", {"memory": 5, "gpu": 5, "cpu": 3})
+    trees.queue("a", "all", {"memory": 3, "gpu": 3, "cpu": 100})
+    trees.queue("b", "all", {"memory": 7, "gpu": 7})
+    assert (share(trees.node("a")), share(trees.node("a")).resource) == (finite(200, "gpu"), "gpu")
 
 
 def test_share_adds_up_flavors_of_resource() -> None:
-    stage = Stage()
-    stage.queue("a", "all", {"cpu": 2, "spot/cpu": 3})
-    stage.queue("b", "all", {"cpu": 8, "spot/cpu": 7})
-    stage.add_holder("a", "w", {"cpu": 4})
-    stage.add_holder("a", "v", {"spot/cpu": 6})
+    trees = QuotaTrees()
+    trees.queue("a", "all", {"cpu": 2, "spot/cpu": 3})
+    trees.queue("b", "all", {"cpu": 8, "spot/cpu": 7})
+    trees.add_holder("a", "w", {"cpu": 4})
+    trees.add_holder("a", "v", {"spot/cpu": 6})
     # Unused quota of one flavor does not offset borrowed quota of another.
-    assert share(stage.node("a")) == finite(Fraction(1000 * (2 + 3), 20))
-    stage.remove_holder("v")
-    assert share(stage.node("a")) == finite(100)
+    assert share(trees.node("a")) == finite(Fraction(1000 * (2 + 3), 20))
+    trees.remove_holder("v")
+    assert share(trees.node("a")) == finite(100)
 
 
 def test_lendable_amount_includes_all_quota_of_root() -> None:
-    stage = Stage()
-    stage.cohort("left", "root", {"cpu": 4})
-    stage.cohort("root", None, {"spot/cpu": 6})
-    stage.queue("a", "left", {"cpu": 0})
-    stage.add_holder("a", "w", 2)
-    assert share(stage.node("a")) == finite(200)
+    trees = QuotaTrees()
+    trees.cohort("left", "root", {"cpu": 4})
+    trees.cohort("root", None, {"spot/cpu": 6})
+    trees.queue("a", "left", {"cpu": 0})
+    trees.add_holder("a", "w", 2)
+    assert share(trees.node("a")) == finite(200)
 
 
 def test_lendable_amount_is_bounded_by_limits_of_cohort() -> None:
-    stage = Stage()
-    stage.cohort("left", "root", ResourceQuota(4, borrowing_limit=1))
-    stage.cohort("root", None, 6)
-    stage.queue("a", "left")
-    stage.add_holder("a", "w", 1)
-    assert share(stage.node("a")) == finite(200)
+    trees = QuotaTrees()
+    trees.cohort("left", "root", ResourceQuota(4, borrowing_limit=1))
+    trees.cohort("root", None, 6)
+    trees.queue("a", "left")
+    trees.add_holder("a", "w", 1)
+    assert share(trees.node("a")) == finite(200)
 
 
 def test_cohort_has_share_and_root_has_none() -> None:
-    stage = Stage()
-    stage.cohort("left", "root", 2, weight=2)
-    stage.cohort("root", None, 8)
-    stage.queue("a", "left", 0)
-    stage.queue("alone", None, 1)
-    stage.add_holder("a", "w", 4)
-    stage.add_holder("alone", "v", 4)
-    assert share(stage.node("left")) == finite(100)
-    assert (share(stage.node("root")), share(stage.node("alone"))) == (NO_SHARE, NO_SHARE)
+    trees = QuotaTrees()
+    trees.cohort("left", "root", 2, weight=2)
+    trees.cohort("root", None, 8)
+    trees.queue("a", "left", 0)
+    trees.queue("alone", None, 1)
+    trees.add_holder("a", "w", 4)
+    trees.add_holder("alone", "v", 4)
+    assert share(trees.node("left")) == finite(100)
+    assert (share(trees.node("root")), share(trees.node("alone"))) == (NO_SHARE, NO_SHARE)
 
 
 def test_resource_without_lendable_amount_does_not_count_in_share() -> None:
-    stage = Stage()
-    stage.queue("a", "all", {"cpu": 4, "gpu": 10})
-    stage.queue("b", "all", {"gpu": 0})
-    stage.add_holder("a", "w", {"cpu": 4})
-    stage.queue("a", "all", {"cpu": 0, "gpu": 10})
-    assert share(stage.node("a")) == NO_SHARE
-    stage.add_holder("b", "v", {"gpu": 1})
-    assert share(stage.node("b")) == finite(100)
+    trees = QuotaTrees()
+    trees.queue("a", "all", {"cpu": 4, "gpu": 10})
+    trees.queue("b", "all", {"gpu": 0})
+    trees.add_holder("a", "w", {"cpu": 4})
+    trees.queue("a", "all", {"cpu": 0, "gpu": 10})
+    assert share(trees.node("a")) == NO_SHARE
+    trees.add_holder("b", "v", {"gpu": 1})
+    assert share(trees.node("b")) == finite(100)
 
 
 def test_resource_with_usage_but_without_quota_does_not_count_in_share() -> None:
-    stage = Stage()
-    stage.queue("a", "all", {"cpu": 1})
-    stage.add_holder("a", "w", {"cpu": 2})
-    assert share(stage.node("a")) == finite(1000)
-    stage.add_holder("a", "v", {"gpu": 2})
-    assert share(stage.node("a")) == finite(1000)
+    trees = QuotaTrees()
+    trees.queue("a", "all", {"cpu": 1})
+    trees.add_holder("a", "w", {"cpu": 2})
+    assert share(trees.node("a")) == finite(1000)
+    trees.add_holder("a", "v", {"gpu": 2})
+    assert share(trees.node("a")) == finite(1000)
 
 
 def test_share_of_unlimited_quota_is_shown_as_1() -> None:
-    stage = Stage()
-    stage.cohort("all", None, UNLIMITED)
-    stage.queue("a", "all", 0)
-    stage.add_holder("a", "w", 2)
-    assert share(stage.node("a")) == finite(Fraction(2000, UNLIMITED))
-    assert share(stage.node("a")).weighted_share == 1
+    trees = QuotaTrees()
+    trees.cohort("all", None, UNLIMITED)
+    trees.queue("a", "all", 0)
+    trees.add_holder("a", "w", 2)
+    assert share(trees.node("a")) == finite(Fraction(2000, UNLIMITED))
+    assert share(trees.node("a")).weighted_share == 1
 
 
 def test_lendable_amount_follows_changes_of_tree() -> None:
-    stage = Stage()
-    stage.queue("a", "left", 0)
-    stage.queue("b", "left", 4)
-    stage.add_holder("a", "w", 2)
-    shares = [share(stage.node("a")).amount]
-    stage.queue("b", "left", 8)
-    shares.append(share(stage.node("a")).amount)
-    stage.cohort("left", "root")
-    stage.cohort("root", None, 8)
-    shares.append(share(stage.node("a")).amount)
-    stage.queue("b", "elsewhere", 8)
-    shares.append(share(stage.node("a")).amount)
+    trees = QuotaTrees()
+    trees.queue("a", "left", 0)
+    trees.queue("b", "left", 4)
+    trees.add_holder("a", "w", 2)
+    shares = [share(trees.node("a")).amount]
+    trees.queue("b", "left", 8)
+    shares.append(share(trees.node("a")).amount)
+    trees.cohort("left", "root")
+    trees.cohort("root", None, 8)
+    shares.append(share(trees.node("a")).amount)
+    trees.queue("b", "elsewhere", 8)
+    shares.append(share(trees.node("a")).amount)
     assert shares == [500, 250, 125, 250]
 
 
 def test_lendable_amount_is_cached_while_only_usage_changes() -> None:
-    stage = Stage()
-    stage.cohort("all", None, 4)
-    stage.queue("a", "all")
-    stage.add_holder("a", "w", 1)
-    assert share(stage.node("a")) == finite(250)
-    cached = stage.node("all").lendable
-    stage.add_holder("a", "v", 1)
-    assert share(stage.node("a")) == finite(500)
-    assert stage.node("all").lendable is cached
+    trees = QuotaTrees()
+    trees.cohort("all", None, 4)
+    trees.queue("a", "all")
+    trees.add_holder("a", "w", 1)
+    assert share(trees.node("a")) == finite(250)
+    cached = trees.node("all").lendable
+    trees.add_holder("a", "v", 1)
+    assert share(trees.node("a")) == finite(500)
+    assert trees.node("all").lendable is cached
 
 
 @pytest.mark.parametrize(
@@ -218,30 +218,30 @@ class Head:
 
 
 def head(
-    stage: Stage, queue: str, of: Stated = 1, priority: int = 0, queued: int = 0, preemptor: bool = False
+    trees: QuotaTrees, queue: str, of: Stated = 1, priority: int = 0, queued: int = 0, preemptor: bool = False
 ) -> Head:
-    return Head(stage.node(queue), tuple(stated(of).items()), priority, queued, queue, preemptor)
+    return Head(trees.node(queue), tuple(stated(of).items()), priority, queued, queue, preemptor)
 
 
 PREEMPTORS_FIRST = Gates(prioritize_preemptor_workloads=True)
 BY_SHARE_ALONE = Gates(fair_sharing_prioritize_non_borrowing=False)
 
 
-def admit(stage: Stage, tournament: Tournament[Head], winner: Head) -> None:
-    stage.world.cohort_trees.add_usage(winner.node, winner.usage)
+def admit(trees: QuotaTrees, tournament: Tournament[Head], winner: Head) -> None:
+    trees.world.cohort_trees.add_usage(winner.node, winner.usage)
     tournament.usage_changed(winner.node)
 
 
-def tournament_order(stage: Stage, heads: Iterable[Head], gates: Gates | None = None) -> list[str]:
+def tournament_order(trees: QuotaTrees, heads: Iterable[Head], gates: Gates | None = None) -> list[str]:
     """Return the uids of the winners in order; each winner uses what it requests."""
     tournament = Tournament(heads, gates or Gates())
     order: list[str] = []
     while len(tournament):
-        before = stage.cells()
+        before = trees.cells()
         winner = tournament.pop()
-        assert stage.cells() == before
+        assert trees.cells() == before
         order.append(winner.uid)
-        admit(stage, tournament, winner)
+        admit(trees, tournament, winner)
     with pytest.raises(IndexError, match=r"^no head is left$"):
         tournament.pop()
     return order
@@ -277,91 +277,91 @@ def tournament_order(stage: Stage, heads: Iterable[Head], gates: Gates | None = 
 def test_tournament_orders_two_heads_by_share_priority_time_and_uid(
     a: dict[str, Any], b: dict[str, Any], gates: Gates | None, first: str
 ) -> None:
-    stage = Stage()
-    stage.cohort("all", None, 10)
-    stage.queue("a")
-    stage.queue("b")
-    assert tournament_order(stage, [head(stage, "b", **b), head(stage, "a", **a)], gates)[0] == first
+    trees = QuotaTrees()
+    trees.cohort("all", None, 10)
+    trees.queue("a")
+    trees.queue("b")
+    assert tournament_order(trees, [head(trees, "b", **b), head(trees, "a", **a)], gates)[0] == first
 
 
 @pytest.mark.parametrize(("used", "second"), [(0, "in-left"), (5, "beside")])
 def test_usage_of_queue_without_head_counts_in_share_of_cohort(used: int, second: str) -> None:
-    stage = Stage()
-    stage.cohort("all", None, 20)
-    stage.cohort("left", "all")
+    trees = QuotaTrees()
+    trees.cohort("all", None, 20)
+    trees.cohort("left", "all")
     for name, cohort in (("first", "all"), ("beside", "all"), ("in-left", "left"), ("idle", "left")):
-        stage.queue(name, cohort)
-    heads = [head(stage, "first", 0), head(stage, "beside", queued=2), head(stage, "in-left", queued=1)]
+        trees.queue(name, cohort)
+    heads = [head(trees, "first", 0), head(trees, "beside", queued=2), head(trees, "in-left", queued=1)]
     tournament = Tournament(heads, Gates())
     assert tournament.pop().uid == "first"
-    stage.add_holder("idle", "w", used)
-    tournament.usage_changed(stage.node("idle"))
+    trees.add_holder("idle", "w", used)
+    tournament.usage_changed(trees.node("idle"))
     assert tournament.pop().uid == second
 
 
 @pytest.mark.parametrize(("gates", "first"), [(None, "a"), (BY_SHARE_ALONE, "b")])
 def test_head_within_nominal_comes_before_smaller_shares(gates: Gates | None, first: str) -> None:
-    stage = Stage()
-    stage.cohort("all", None, {"cpu": 10, "gpu": 10})
-    stage.queue("a", "all", {"cpu": 1, "gpu": 0})
-    stage.queue("b", "all", 0)
-    stage.add_holder("a", "gpus", {"gpu": 5})
-    assert tournament_order(stage, [head(stage, "a"), head(stage, "b")], gates)[0] == first
+    trees = QuotaTrees()
+    trees.cohort("all", None, {"cpu": 10, "gpu": 10})
+    trees.queue("a", "all", {"cpu": 1, "gpu": 0})
+    trees.queue("b", "all", 0)
+    trees.add_holder("a", "gpus", {"gpu": 5})
+    assert tournament_order(trees, [head(trees, "a"), head(trees, "b")], gates)[0] == first
 
 
 def test_request_of_0_does_not_borrow() -> None:
-    stage = Stage()
-    stage.cohort("all", None, {"cpu": 10, "gpu": 10})
-    stage.queue("a", "all", {"cpu": 1, "gpu": 0})
-    stage.queue("b", "all", 0)
-    stage.add_holder("a", "gpus", {"gpu": 5})
-    assert tournament_order(stage, [head(stage, "a", {"cpu": 1, "gpu": 0}), head(stage, "b")])[0] == "a"
+    trees = QuotaTrees()
+    trees.cohort("all", None, {"cpu": 10, "gpu": 10})
+    trees.queue("a", "all", {"cpu": 1, "gpu": 0})
+    trees.queue("b", "all", 0)
+    trees.add_holder("a", "gpus", {"gpu": 5})
+    assert tournament_order(trees, [head(trees, "a", {"cpu": 1, "gpu": 0}), head(trees, "b")])[0] == "a"
 
 
 def test_heads_are_compared_by_shares_of_cohorts_below_common_parent() -> None:
-    stage = Stage()
-    stage.cohort("root", None, 20)
-    stage.cohort("left", "root")
-    stage.cohort("right", "root")
+    trees = QuotaTrees()
+    trees.cohort("root", None, 20)
+    trees.cohort("left", "root")
+    trees.cohort("right", "root")
     for queue, cohort in (("a", "left"), ("b", "left"), ("c", "right")):
-        stage.queue(queue, cohort)
-    stage.add_holder("b", "w", 6)
-    stage.add_holder("c", "v", 4)
+        trees.queue(queue, cohort)
+    trees.add_holder("b", "w", 6)
+    trees.add_holder("c", "v", 4)
     # Queue a has the smallest share of the queues, but cohort left has borrowed more than right.
-    assert tournament_order(stage, [head(stage, name) for name in "abc"]) == ["c", "a", "b"]
+    assert tournament_order(trees, [head(trees, name) for name in "abc"]) == ["c", "a", "b"]
 
 
 def test_heads_are_admitted_in_proportion_to_weights() -> None:
-    stage = Stage()
-    stage.cohort("all", None, 60)
-    stage.queue("heavy", "all", weight=2)
-    stage.queue("light", "all", weight=1)
+    trees = QuotaTrees()
+    trees.cohort("all", None, 60)
+    trees.queue("heavy", "all", weight=2)
+    trees.queue("light", "all", weight=1)
     order: list[str] = []
     for _ in range(9):
-        tournament = Tournament([head(stage, "heavy"), head(stage, "light")], Gates())
+        tournament = Tournament([head(trees, "heavy"), head(trees, "light")], Gates())
         winner = tournament.pop()
         order.append(winner.uid)
-        stage.world.cohort_trees.add_usage(winner.node, winner.usage)
+        trees.world.cohort_trees.add_usage(winner.node, winner.usage)
     assert order.count("heavy") == 6
 
 
 def test_weight_0_comes_last_when_borrowing() -> None:
-    stage = Stage()
-    stage.cohort("all", None, 20)
-    stage.queue("none", "all", 1, weight=0)
-    stage.queue("one", "all")
-    stage.add_holder("one", "w", 15)
-    assert tournament_order(stage, [head(stage, "none", 1), head(stage, "one", 1)])[0] == "none"
-    assert tournament_order(stage, [head(stage, "none", 2), head(stage, "one", 1)])[0] == "one"
+    trees = QuotaTrees()
+    trees.cohort("all", None, 20)
+    trees.queue("none", "all", 1, weight=0)
+    trees.queue("one", "all")
+    trees.add_holder("one", "w", 15)
+    assert tournament_order(trees, [head(trees, "none", 1), head(trees, "one", 1)])[0] == "none"
+    assert tournament_order(trees, [head(trees, "none", 2), head(trees, "one", 1)])[0] == "one"
 
 
 def test_tournament_includes_heads_of_other_trees_and_without_cohort() -> None:
-    stage = Stage()
-    stage.queue("alone", None, 1)
-    stage.queue("x", "first", 1)
-    stage.queue("y", "second", 1)
-    heads = [head(stage, name) for name in ("y", "x", "alone")]
-    assert tournament_order(stage, heads) == ["alone", "x", "y"]
+    trees = QuotaTrees()
+    trees.queue("alone", None, 1)
+    trees.queue("x", "first", 1)
+    trees.queue("y", "second", 1)
+    heads = [head(trees, name) for name in ("y", "x", "alone")]
+    assert tournament_order(trees, heads) == ["alone", "x", "y"]
 
 
 def _order(
@@ -377,19 +377,19 @@ def _order(
     )
 
 
-def _best(stage: Stage, heads: list[Head], gates: Gates, at: Node) -> Head | None:
+def _best(trees: QuotaTrees, heads: list[Head], gates: Gates, at: Node) -> Head | None:
     """Return the nominee of a node, computed from scratch."""
     if not at.is_cohort:
         return next((each for each in heads if each.node is at), None)
     best: tuple[tuple[object, ...], Head] | None = None
     for child in [*at.cohorts.values(), *at.cluster_queues.values()]:
-        nominee = _best(stage, heads, gates, child)
+        nominee = _best(trees, heads, gates, child)
         if nominee is None:
             continue
-        stage.world.cohort_trees.add_usage(nominee.node, nominee.usage)
+        trees.world.cohort_trees.add_usage(nominee.node, nominee.usage)
         borrowing = any(child.cells[of].usage > child.cells[of].subtree for of, _ in nominee.usage)
         order = _order(gates, nominee, child, share(child), borrowing)
-        stage.world.cohort_trees.remove_usage(nominee.node, nominee.usage)
+        trees.world.cohort_trees.remove_usage(nominee.node, nominee.usage)
         if best is None or order < best[0]:  # pyright: ignore[reportOperatorIssue]
             best = (order, nominee)
     return None if best is None else best[1]
@@ -403,18 +403,18 @@ def test_tournament_equals_one_computed_from_scratch(
         prioritize_preemptor_workloads=preemptors_first,
         fair_sharing_prioritize_non_borrowing=non_borrowing_first,
     )
-    stage = Stage()
-    stage.cohort("root", None, 12)
+    trees = QuotaTrees()
+    trees.cohort("root", None, 12)
     for name in ("left", "right"):
-        stage.cohort(name, "root", chance.randrange(6), chance.choice([0, 1, 2, "1/3"]))
+        trees.cohort(name, "root", chance.randrange(6), chance.choice([0, 1, 2, "1/3"]))
     queues = [f"q{number}" for number in range(chance.randrange(1, 7))]
     for name in queues:
         quota = ResourceQuota(chance.randrange(4), lending_limit=chance.choice([None, 1]))
-        stage.queue(name, chance.choice(["root", "left", "right"]), quota, weight=chance.choice([0, 1, 1, 2]))
-        stage.add_holder(name, f"held-{name}", chance.randrange(5))
+        trees.queue(name, chance.choice(["root", "left", "right"]), quota, weight=chance.choice([0, 1, 1, 2]))
+        trees.add_holder(name, f"held-{name}", chance.randrange(5))
     heads = [
         head(
-            stage,
+            trees,
             name,
             chance.randrange(1, 4),
             chance.randrange(2),
@@ -428,15 +428,15 @@ def test_tournament_equals_one_computed_from_scratch(
     tournament = Tournament(heads, gates)
     left = list(heads)
     while left:
-        expected = _best(stage, left, gates, stage.node("root"))
+        expected = _best(trees, left, gates, trees.node("root"))
         winner = tournament.pop()
         assert expected is not None
         assert winner.uid == expected.uid
         left.remove(winner)
         if chance.random() < 0.7:
-            admit(stage, tournament, winner)
-        other = stage.node(chance.choice(queues))
-        stage.world.cohort_trees.remove_usage(
+            admit(trees, tournament, winner)
+        other = trees.node(chance.choice(queues))
+        trees.world.cohort_trees.remove_usage(
             other,
             [(FlavorResource("default", "cpu"), min(1, other.cells[FlavorResource("default", "cpu")].usage))],
         )

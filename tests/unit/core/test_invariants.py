@@ -21,7 +21,7 @@ from admitq.core.waiting.wait_states import (
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 from admitq.core.world import World
-from tests.unit.core.play import Play, key, queue
+from tests.unit.core.small_cluster import SmallCluster, key, queue
 
 CPU = FlavorResource("default", "cpu")
 FIRST, THIRD = key("first"), key("third")
@@ -30,12 +30,12 @@ FIRST, THIRD = key("first"), key("third")
 @pytest.fixture
 def state() -> AdmissionState:
     """Return a ClusterQueue of 3 CPUs in a cohort, with 3 workloads of 2 CPUs: one admitted, two parked."""
-    play = Play()
-    play.put(queue("q", 3, "org"))
+    cluster = SmallCluster()
+    cluster.put(queue("q", 3, "org"))
     for name in ("first", "second", "third"):
-        play.submit(name, "q", 2)
-    play.cycles()
-    return play.state
+        cluster.submit(name, "q", 2)
+    cluster.cycles()
+    return cluster.state
 
 
 def _leak_usage(world: World) -> None:
@@ -165,7 +165,7 @@ def _register_as_blocking(world: World) -> None:
     world.cohort_trees.registrations["q"].set_blocking(blocks=True)
 
 
-def _stand_in_stopped_queue(world: World) -> None:
+def _block_stopped_queue(world: World) -> None:
     entry = world.cluster_queues["q"]
     entry.queue.end_waiting(TREE_EDITED)
     pending = entry.queue.pop()
@@ -225,7 +225,7 @@ def _keep_touched_cluster_queue(world: World) -> None:
         (_preempt_workload_without_quota, "n/third is to be preempted although it holds no quota"),
         (_index_as_blocking, "whether q waits for cycles of its tree"),
         (_register_as_blocking, "whether q is registered as blocking"),
-        (_stand_in_stopped_queue, "the head of q blocks it although the queue is not active"),
+        (_block_stopped_queue, "the head of q blocks it although the queue is not active"),
         (_halt_without_unready_workload, "admission is halted without an unready workload"),
         (_wait_for_pods_of_pending_workload, "workloads that admission waits for"),
         (_keep_reserved_capacity_between_cycles, "usage at the node of q"),

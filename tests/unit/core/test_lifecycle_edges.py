@@ -9,7 +9,7 @@ from admitq.core import events as happened
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.lifecycle import EDGES, Phase
 from admitq.core.model import SECOND, AdmissionCheck, AdmissionCheckRule, Workload
-from tests.unit.core.play import LOWER, Play, key, queue
+from tests.unit.core.small_cluster import LOWER, SmallCluster, key, queue
 
 NAMES = tuple(f"w{n}" for n in range(5))
 
@@ -19,43 +19,47 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)  # noqa: S311 a history, not a secret
-        self.play = Play()
-        self.play.send(happened.AdmissionCheckChanged(AdmissionCheck("check", "example.com/c", active=True)))
+        self.cluster = SmallCluster()
+        self.cluster.send(
+            happened.AdmissionCheckChanged(AdmissionCheck("check", "example.com/c", active=True))
+        )
         checks = (AdmissionCheckRule("check"),)
-        self.play.put(queue("a", 3, preemption=LOWER))
-        self.play.put(queue("b", 3, preemption=LOWER, admission_checks=checks))
+        self.cluster.put(queue("a", 3, preemption=LOWER))
+        self.cluster.put(queue("b", 3, preemption=LOWER, admission_checks=checks))
         self.unwritten: dict[str, ReserveQuota] = {}
         self.seen: set[tuple[Phase, Phase]] = set()
 
     def phases(self) -> dict[str, Phase]:
-        phases = {name: self.play.state.queries.workload_phase(key(name)) for name in self.play.workloads}
+        phases = {
+            name: self.cluster.state.queries.workload_phase(key(name)) for name in self.cluster.workloads
+        }
         return {name: phase for name, phase in phases.items() if phase is not None}
 
     def step(self, act: Callable[[], object]) -> None:
         before = self.phases()
-        uids = {name: workload.uid for name, workload in self.play.workloads.items()}
+        uids = {name: workload.uid for name, workload in self.cluster.workloads.items()}
         act()
         for name, phase in self.phases().items():
-            if uids.get(name) == self.play.workloads[name].uid and before[name] is not phase:
+            if uids.get(name) == self.cluster.workloads[name].uid and before[name] is not phase:
                 self.seen.add((before[name], phase))
 
     def write(self) -> None:
         """Report each unwritten reservation as written or as failed."""
         for name, decided in list(self.unwritten.items()):
             del self.unwritten[name]
-            workload = self.play.workloads.get(name)
+            workload = self.cluster.workloads.get(name)
             if workload is None or workload.uid != decided.uid:
                 continue
             if self.draw.random() < 0.3:
                 failure = happened.ReservationFailed(workload.key, workload.uid)
-                self.step(lambda failure=failure: self.play.send(failure))
+                self.step(lambda failure=failure: self.cluster.send(failure))
             else:
                 fields = {"admission": decided.admission, "admitted": decided.admit, "evicted": False}
-                self.step(lambda name=name, fields=fields: self.play.change(name, **fields))
+                self.step(lambda name=name, fields=fields: self.cluster.change(name, **fields))
 
     def cycles(self) -> None:
-        self.play.now += SECOND  # Workloads are held back after a lost reservation.
-        for each in self.play.cycles():
+        self.cluster.now += SECOND  # Workloads are held back after a lost reservation.
+        for each in self.cluster.cycles():
             if isinstance(each, ReserveQuota):
                 self.unwritten[each.key.name] = each
             elif isinstance(each, Preempt) and each.key.name not in self.unwritten:
@@ -64,13 +68,13 @@ class History:
     unevicted: list[str]
 
     def choose(self, condition: Callable[[Workload], bool]) -> str | None:
-        names = sorted(name for name, workload in self.play.workloads.items() if condition(workload))
+        names = sorted(name for name, workload in self.cluster.workloads.items() if condition(workload))
         return self.draw.choice(names) if names else None
 
     def change(self, condition: Callable[[Workload], bool], **fields: object) -> None:
         name = self.choose(lambda workload: not workload.finished and condition(workload))
         if name is not None:
-            self.step(lambda: self.play.change(name, **fields))
+            self.step(lambda: self.cluster.change(name, **fields))
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -95,14 +99,16 @@ class History:
                 ]
             )()
             for name in self.unevicted:
-                self.step(lambda name=name: self.play.change(name, evicted=True))
+                self.step(lambda name=name: self.cluster.change(name, evicted=True))
 
     def submit(self) -> None:
         name = self.draw.choice(NAMES)
-        if name not in self.play.workloads:
-            self.play.submit(name, self.draw.choice("ab"), self.draw.randint(1, 3), self.draw.randint(0, 1))
-        elif self.play.workloads[name].finished:
-            self.play.delete(name)
+        if name not in self.cluster.workloads:
+            self.cluster.submit(
+                name, self.draw.choice("ab"), self.draw.randint(1, 3), self.draw.randint(0, 1)
+            )
+        elif self.cluster.workloads[name].finished:
+            self.cluster.delete(name)
 
 
 def _holds(workload: Workload) -> bool:

@@ -12,12 +12,12 @@ from admitq.core.refusals import InsufficientQuota, NamespaceMismatch, NoFlavorF
 from admitq.core.requests import template_requesting
 from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
-from tests.unit.core.play import RECLAIM, Play, group, key, queue
+from tests.unit.core.small_cluster import RECLAIM, SmallCluster, group, key, queue
 
 
-def _missing(play: Play, name: str) -> int:
+def _missing(cluster: SmallCluster, name: str) -> int:
     """Return the amount that the workload lacks, as the refusal of its lane says."""
-    refusal = play.state.queries.last_refusal(key(name))
+    refusal = cluster.state.queries.last_refusal(key(name))
     shortfall = refusal.refused if isinstance(refusal, NoPreemptionTargets) else refusal
     assert isinstance(shortfall, NoFlavorFits)
     (short,) = shortfall.parts[0].refusals
@@ -25,190 +25,190 @@ def _missing(play: Play, name: str) -> int:
     return short.missing
 
 
-def _play_with_full_queue(*, statuses: bool = True, **fields: Any) -> Play:
+def _cluster_with_full_queue(*, statuses: bool = True, **fields: Any) -> SmallCluster:
     """Return a cluster with a ClusterQueue of 4 CPUs that four workloads fill."""
-    play = Play(statuses=statuses)
-    play.put(queue("q", 4, **fields))
+    cluster = SmallCluster(statuses=statuses)
+    cluster.put(queue("q", 4, **fields))
     for name in "abcd":
-        play.submit(name, "q")
-    play.run("a", "b", "c", "d")
-    return play
+        cluster.submit(name, "q")
+    cluster.run("a", "b", "c", "d")
+    return cluster
 
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_refusal_is_refreshed_when_returned_quota_does_not_suffice(strategy: QueueingStrategy) -> None:
-    play = _play_with_full_queue(queueing_strategy=strategy)
-    play.submit("large", "q", 3)
-    play.run()
-    assert _missing(play, "large") == 3
-    cycle = play.state.to_dict()["cycle"]
-    play.finish("a")
-    assert play.state.next_wakeup(play.now) == play.now
-    instructions = play.cycles()
+    cluster = _cluster_with_full_queue(queueing_strategy=strategy)
+    cluster.submit("large", "q", 3)
+    cluster.run()
+    assert _missing(cluster, "large") == 3
+    cycle = cluster.state.to_dict()["cycle"]
+    cluster.finish("a")
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now
+    instructions = cluster.cycles()
     assert [each.key for each in instructions if isinstance(each, ReportPending)] == [key("large")]
-    assert _missing(play, "large") == 2
-    assert play.state.to_dict()["cycle"] == cycle, "no cycle was needed"
-    assert play.state.next_wakeup(play.now) is None
-    play.finish("b", "c")
-    play.run("large")
+    assert _missing(cluster, "large") == 2
+    assert cluster.state.to_dict()["cycle"] == cycle, "no cycle was needed"
+    assert cluster.state.next_wakeup(cluster.now) is None
+    cluster.finish("b", "c")
+    cluster.run("large")
 
 
 def test_refusal_is_refreshed_only_on_request_when_no_statuses_are_written() -> None:
-    play = _play_with_full_queue(statuses=False)
-    play.submit("large", "q", 3)
-    assert play.cycles() == []
-    play.finish("a")
-    assert play.instructions == []
-    assert play.is_quiet, "no cycle is needed only for a refresh"
-    assert _missing(play, "large") == 3
-    assert play.state.refresh_refusals() == []
-    play.state.validate()
-    assert _missing(play, "large") == 2
-    play.finish("b", "c")
-    assert [type(each) for each in play.cycles()] == [ReserveQuota]
+    cluster = _cluster_with_full_queue(statuses=False)
+    cluster.submit("large", "q", 3)
+    assert cluster.cycles() == []
+    cluster.finish("a")
+    assert cluster.instructions == []
+    assert cluster.is_quiet, "no cycle is needed only for a refresh"
+    assert _missing(cluster, "large") == 3
+    assert cluster.state.refresh_refusals() == []
+    cluster.state.validate()
+    assert _missing(cluster, "large") == 2
+    cluster.finish("b", "c")
+    assert [type(each) for each in cluster.cycles()] == [ReserveQuota]
 
 
 def test_refusals_are_refreshed_on_request() -> None:
-    play = _play_with_full_queue()
-    play.submit("large", "q", 3)
-    play.cycles()
-    play.finish("a")
-    (report,) = play.state.refresh_refusals()
+    cluster = _cluster_with_full_queue()
+    cluster.submit("large", "q", 3)
+    cluster.cycles()
+    cluster.finish("a")
+    (report,) = cluster.state.refresh_refusals()
     assert isinstance(report, ReportPending)
-    assert _missing(play, "large") == 2
-    assert play.is_quiet
+    assert _missing(cluster, "large") == 2
+    assert cluster.is_quiet
 
 
 def test_workload_that_enters_a_refreshed_lane_is_bypassed() -> None:
-    play = _play_with_full_queue()
-    play.submit("large", "q", 3)
-    play.run()
-    play.finish("a")
-    play.cycles()
-    play.submit("equal", "q", 3)
-    play.cycles()
-    assert play.state.queries.is_bypassed(key("equal"))
+    cluster = _cluster_with_full_queue()
+    cluster.submit("large", "q", 3)
+    cluster.run()
+    cluster.finish("a")
+    cluster.cycles()
+    cluster.submit("equal", "q", 3)
+    cluster.cycles()
+    assert cluster.state.queries.is_bypassed(key("equal"))
 
 
 def test_lane_that_may_preempt_is_evaluated_at_any_return_of_quota() -> None:
-    play = _play_with_full_queue(preemption=RECLAIM)
-    play.submit("large", "q", 3)
-    play.run()
-    cycle = play.state.to_dict()["cycle"]
-    play.finish("a")
-    play.run()
-    assert play.state.to_dict()["cycle"] == cycle + 1
+    cluster = _cluster_with_full_queue(preemption=RECLAIM)
+    cluster.submit("large", "q", 3)
+    cluster.run()
+    cycle = cluster.state.to_dict()["cycle"]
+    cluster.finish("a")
+    cluster.run()
+    assert cluster.state.to_dict()["cycle"] == cycle + 1
 
 
 def test_lane_that_may_shrink_is_evaluated_at_any_return_of_quota() -> None:
-    play = _play_with_full_queue()
-    play.submit("large", "q", pod_sets=(PodSet("main", 3, template_requesting({"cpu": 1}), min_count=2),))
-    play.run()
-    play.finish("a")
-    play.run()
-    play.finish("b")
-    play.run("large")
+    cluster = _cluster_with_full_queue()
+    cluster.submit("large", "q", pod_sets=(PodSet("main", 3, template_requesting({"cpu": 1}), min_count=2),))
+    cluster.run()
+    cluster.finish("a")
+    cluster.run()
+    cluster.finish("b")
+    cluster.run("large")
 
 
 def test_lane_of_namespace_no_longer_selected_is_evaluated_after_refresh() -> None:
     blue = SelectorRequirement("team", SelectorOperator.IN, ("blue",))
-    play = Play()
-    play.send(happened.NamespaceChanged("n", (("team", "blue"),)))
-    play.put(queue("q", 4, namespace_selector=LabelSelector((blue,))))
+    cluster = SmallCluster()
+    cluster.send(happened.NamespaceChanged("n", (("team", "blue"),)))
+    cluster.put(queue("q", 4, namespace_selector=LabelSelector((blue,))))
     for name in "abcd":
-        play.submit(name, "q")
-    play.run("a", "b", "c", "d")
-    play.submit("large", "q", 3)
-    play.run()
-    play.send(happened.NamespaceChanged("n", ()))
-    play.run()
-    play.finish("a")
-    play.run()
-    assert play.state.next_wakeup(play.now) == play.now, "the refresh made the lane ready"
-    play.run()
-    assert play.state.queries.last_refusal(key("large")) == NamespaceMismatch()
-    assert play.is_quiet
+        cluster.submit(name, "q")
+    cluster.run("a", "b", "c", "d")
+    cluster.submit("large", "q", 3)
+    cluster.run()
+    cluster.send(happened.NamespaceChanged("n", ()))
+    cluster.run()
+    cluster.finish("a")
+    cluster.run()
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now, "the refresh made the lane ready"
+    cluster.run()
+    assert cluster.state.queries.last_refusal(key("large")) == NamespaceMismatch()
+    assert cluster.is_quiet
 
 
 def test_lane_with_several_podsets_is_evaluated_at_any_return_of_quota() -> None:
-    play = Play()
-    play.put_flavors("small", "big")
-    play.put(queue("q", resource_groups=group(("small", 1), ("big", 4))))
-    play.submit("a", "q", 4)
-    play.submit("b", "q", 1)
-    play.run("a", "b")
+    cluster = SmallCluster()
+    cluster.put_flavors("small", "big")
+    cluster.put(queue("q", resource_groups=group(("small", 1), ("big", 4))))
+    cluster.submit("a", "q", 4)
+    cluster.submit("b", "q", 1)
+    cluster.run("a", "b")
     pods = tuple(PodSet(name, 1, template_requesting({"cpu": 2})) for name in ("one", "two"))
-    play.submit("two-sets", "q", pod_sets=pods)
-    play.submit("single", "q", 3)
-    play.run()
-    cycle = play.state.to_dict()["cycle"]
-    play.finish("b")
-    play.cycles()
-    assert play.state.to_dict()["cycle"] > cycle, "several podsets have no certain needs"
-    play.finish("a")
-    play.run("two-sets")
+    cluster.submit("two-sets", "q", pod_sets=pods)
+    cluster.submit("single", "q", 3)
+    cluster.run()
+    cycle = cluster.state.to_dict()["cycle"]
+    cluster.finish("b")
+    cluster.cycles()
+    assert cluster.state.to_dict()["cycle"] > cycle, "several podsets have no certain needs"
+    cluster.finish("a")
+    cluster.run("two-sets")
 
 
 def test_restart_leaves_parked_lanes_parked() -> None:
-    play = _play_with_full_queue()
-    play.submit("large", "q", 3)
-    play.submit(
+    cluster = _cluster_with_full_queue()
+    cluster.submit("large", "q", 3)
+    cluster.submit(
         "two-sets",
         "q",
         pod_sets=tuple(PodSet(name, 1, template_requesting({"cpu": 1})) for name in ("x", "y")),
     )
-    play.run()
+    cluster.run()
     for _ in range(2):
-        dumped = play.state.to_dict()
+        dumped = cluster.state.to_dict()
         twin = AdmissionState.from_dict(dumped)
         twin.validate()
         assert twin.to_dict() == dumped
-        play.finish("a")
-        twin.handle(happened.WorkloadChanged(play.workloads["a"]), now=play.now)
-        assert twin.handle(CyclesRequested(), now=play.now) == play.cycles()
-        assert twin.to_dict() == play.state.to_dict()
+        cluster.finish("a")
+        twin.handle(happened.WorkloadChanged(cluster.workloads["a"]), now=cluster.now)
+        assert twin.handle(CyclesRequested(), now=cluster.now) == cluster.cycles()
+        assert twin.to_dict() == cluster.state.to_dict()
 
 
 def test_restart_before_the_refresh_keeps_the_refresh() -> None:
-    play = _play_with_full_queue()
-    play.submit("large", "q", 3)
-    play.run()
-    play.finish("a")
-    play.restart()
-    assert play.state.next_wakeup(play.now) == play.now
-    instructions = play.cycles()
+    cluster = _cluster_with_full_queue()
+    cluster.submit("large", "q", 3)
+    cluster.run()
+    cluster.finish("a")
+    cluster.restart()
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now
+    instructions = cluster.cycles()
     assert [each.key for each in instructions if isinstance(each, ReportPending)] == [key("large")]
-    assert _missing(play, "large") == 2
+    assert _missing(cluster, "large") == 2
 
 
 def test_lane_that_moves_to_another_tree_is_evaluated_there() -> None:
-    play = Play()
-    play.put(queue("q", 2, "left"), queue("other", 2, "right"))
-    play.submit("a", "q", 2)
-    play.submit("b", "other", 2)
-    play.run("a", "b")
-    play.submit("large", "q", 3)
-    play.run()
-    play.send(happened.ClusterQueueChanged(queue("q", 2, "right")))
-    play.run()
-    play.finish("b")
-    play.run()
-    play.finish("a")
-    play.run("large")
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2, "left"), queue("other", 2, "right"))
+    cluster.submit("a", "q", 2)
+    cluster.submit("b", "other", 2)
+    cluster.run("a", "b")
+    cluster.submit("large", "q", 3)
+    cluster.run()
+    cluster.send(happened.ClusterQueueChanged(queue("q", 2, "right")))
+    cluster.run()
+    cluster.finish("b")
+    cluster.run()
+    cluster.finish("a")
+    cluster.run("large")
 
 
-def _play_with_lanes(count: int) -> Play:
+def _cluster_with_lanes(count: int) -> SmallCluster:
     """Return a full queue with lanes that need different amounts, all more than workload ``a`` holds."""
-    play = Play()
-    play.put(queue("q", 200))
-    play.submit("a", "q", 1)
-    play.submit("b", "q", 1)
-    play.submit("c", "q", 198)
-    play.run("a", "b", "c")
+    cluster = SmallCluster()
+    cluster.put(queue("q", 200))
+    cluster.submit("a", "q", 1)
+    cluster.submit("b", "q", 1)
+    cluster.submit("c", "q", 198)
+    cluster.run("a", "b", "c")
     for number in range(count):
-        play.submit(f"w{number:02}", "q", 100 + number)
-    play.run()
-    return play
+        cluster.submit(f"w{number:02}", "q", 100 + number)
+    cluster.run()
+    return cluster
 
 
 def _count_reports(instructions: list[Instruction]) -> int:
@@ -216,109 +216,109 @@ def _count_reports(instructions: list[Instruction]) -> int:
 
 
 def test_refusals_are_refreshed_in_portions_of_8_per_call() -> None:
-    play = _play_with_lanes(20)
-    play.finish("a")
+    cluster = _cluster_with_lanes(20)
+    cluster.finish("a")
     for expected in (8, 8, 4):
-        assert play.state.next_wakeup(play.now) == play.now
-        assert _count_reports(play.cycles()) == expected
-    assert play.is_quiet
-    assert {_missing(play, f"w{number:02}") - number for number in range(20)} == {99}
+        assert cluster.state.next_wakeup(cluster.now) == cluster.now
+        assert _count_reports(cluster.cycles()) == expected
+    assert cluster.is_quiet
+    assert {_missing(cluster, f"w{number:02}") - number for number in range(20)} == {99}
 
 
 def test_refusals_that_become_outdated_again_are_refreshed_again_after_the_others() -> None:
-    play = _play_with_lanes(12)
-    play.finish("a")
-    assert _count_reports(play.cycles()) == 8
-    play.finish("b")
-    while not play.is_quiet:
-        assert _count_reports(play.cycles()) <= 8
-    assert {_missing(play, f"w{number:02}") - number for number in range(12)} == {98}
+    cluster = _cluster_with_lanes(12)
+    cluster.finish("a")
+    assert _count_reports(cluster.cycles()) == 8
+    cluster.finish("b")
+    while not cluster.is_quiet:
+        assert _count_reports(cluster.cycles()) <= 8
+    assert {_missing(cluster, f"w{number:02}") - number for number in range(12)} == {98}
 
 
 def test_refusals_are_refreshed_all_at_once_on_request() -> None:
-    play = _play_with_lanes(20)
-    play.finish("a")
-    assert _count_reports(play.cycles()) == 8
-    assert _count_reports(play.state.refresh_refusals()) == 12
-    assert play.is_quiet
-    assert play.state.refresh_refusals() == []
+    cluster = _cluster_with_lanes(20)
+    cluster.finish("a")
+    assert _count_reports(cluster.cycles()) == 8
+    assert _count_reports(cluster.state.refresh_refusals()) == 12
+    assert cluster.is_quiet
+    assert cluster.state.refresh_refusals() == []
 
 
 def test_refusals_left_to_refresh_are_refreshed_after_a_restart() -> None:
-    play = _play_with_lanes(12)
-    play.finish("a")
-    assert _count_reports(play.cycles()) == 8
-    play.restart()
-    assert play.state.next_wakeup(play.now) == play.now
-    play.cycles()
-    play.cycles()
-    assert play.is_quiet
-    assert {_missing(play, f"w{number:02}") - number for number in range(12)} == {99}
+    cluster = _cluster_with_lanes(12)
+    cluster.finish("a")
+    assert _count_reports(cluster.cycles()) == 8
+    cluster.restart()
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now
+    cluster.cycles()
+    cluster.cycles()
+    assert cluster.is_quiet
+    assert {_missing(cluster, f"w{number:02}") - number for number in range(12)} == {99}
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_edited_tree_has_no_outdated_refusals(restarts: bool) -> None:
-    play = _play_with_full_queue()
-    play.submit("large", "q", 3)
-    play.run()
-    play.finish("a")
+    cluster = _cluster_with_full_queue()
+    cluster.submit("large", "q", 3)
+    cluster.run()
+    cluster.finish("a")
     if restarts:
-        play.restart()
-    waiting = play.state._world.waiting  # pyright: ignore[reportPrivateUsage]
+        cluster.restart()
+    waiting = cluster.state._world.waiting  # pyright: ignore[reportPrivateUsage]
     assert waiting.has_outdated_refusals
-    play.send(happened.ClusterQueueChanged(queue("q", 5)))
+    cluster.send(happened.ClusterQueueChanged(queue("q", 5)))
     assert not waiting.has_outdated_refusals, "all lanes are evaluated"
 
 
 def test_lanes_deleted_or_changed_before_their_refresh_are_not_refreshed() -> None:
-    play = _play_with_lanes(12)
-    play.finish("a")
-    assert _count_reports(play.cycles()) == 8
+    cluster = _cluster_with_lanes(12)
+    cluster.finish("a")
+    assert _count_reports(cluster.cycles()) == 8
     for number in range(2):
-        play.delete(f"w{number:02}")
-    play.change("w03", priority=-1)
-    play.cycles()
-    assert play.is_quiet
-    assert {_missing(play, f"w{number:02}") - number for number in range(2, 12)} == {99}
+        cluster.delete(f"w{number:02}")
+    cluster.change("w03", priority=-1)
+    cluster.cycles()
+    assert cluster.is_quiet
+    assert {_missing(cluster, f"w{number:02}") - number for number in range(2, 12)} == {99}
 
 
 def test_lanes_of_a_deleted_cluster_queue_are_not_refreshed() -> None:
-    play = _play_with_lanes(12)
-    play.finish("a")
-    assert _count_reports(play.cycles()) == 8
-    play.send(happened.ClusterQueueDeleted("q"))
-    assert play.cycles() == []
-    assert play.is_quiet
+    cluster = _cluster_with_lanes(12)
+    cluster.finish("a")
+    assert _count_reports(cluster.cycles()) == 8
+    cluster.send(happened.ClusterQueueDeleted("q"))
+    assert cluster.cycles() == []
+    assert cluster.is_quiet
 
 
 def test_lane_with_met_need_is_not_refreshed_while_cycles_are_limited() -> None:
-    play = _play_with_full_queue()
-    play.submit("two", "q", 2)
-    play.submit("one", "q", 1, priority=-1)
-    play.run()
-    before = play.refusal("one")
-    play.finish("a", "b", "c")
-    assert play.decide(limit=1) == ["two"]
-    assert play.refusal("one") == before
-    play.run("one")
+    cluster = _cluster_with_full_queue()
+    cluster.submit("two", "q", 2)
+    cluster.submit("one", "q", 1, priority=-1)
+    cluster.run()
+    before = cluster.refusal("one")
+    cluster.finish("a", "b", "c")
+    assert cluster.decide(limit=1) == ["two"]
+    assert cluster.refusal("one") == before
+    cluster.run("one")
 
 
 def test_refusals_are_not_refreshed_while_admission_is_halted() -> None:
-    play = Play(CoreSettings(block_admission=True))
-    play.put(queue("q", 4), queue("other", 1))
-    play.submit("large", "q", 3)
-    play.run("large")
-    play.change("large", pods_ready=True)
-    play.submit("huge", "q", 4)
-    play.submit("one", "q", 1)
-    play.run("one")
-    play.submit("two", "other", 1)
-    play.run()
-    play.finish("large")
-    assert play.is_quiet
-    assert play.state.refresh_refusals() == []
-    assert _missing(play, "huge") == 3
-    play.change("one", pods_ready=True)
-    assert play.decide() == ["two"]
-    play.cycles()
-    assert _missing(play, "huge") == 1
+    cluster = SmallCluster(CoreSettings(block_admission=True))
+    cluster.put(queue("q", 4), queue("other", 1))
+    cluster.submit("large", "q", 3)
+    cluster.run("large")
+    cluster.change("large", pods_ready=True)
+    cluster.submit("huge", "q", 4)
+    cluster.submit("one", "q", 1)
+    cluster.run("one")
+    cluster.submit("two", "other", 1)
+    cluster.run()
+    cluster.finish("large")
+    assert cluster.is_quiet
+    assert cluster.state.refresh_refusals() == []
+    assert _missing(cluster, "huge") == 3
+    cluster.change("one", pods_ready=True)
+    assert cluster.decide() == ["two"]
+    cluster.cycles()
+    assert _missing(cluster, "huge") == 1

@@ -16,7 +16,7 @@ from admitq.core.preemption import Victim, find_victims
 from admitq.core.preemption.index import Amounts
 from admitq.core.settings import CoreSettings, FairSharing, Gates, PreemptionStrategy
 from admitq.core.world import WorkloadEntry
-from tests.unit.core.stage import Stage, Stated, pair, policy, stated
+from tests.unit.core.quota_trees import QuotaTrees, Stated, pair, policy, stated
 from tests.unit.core.test_preemption_laws import draw_case, draw_nearly_equal_case
 
 CPU = pair("cpu")
@@ -28,10 +28,10 @@ class OverlayTrial:
 
     def __init__(self, chance: Random, settings: CoreSettings) -> None:
         self.case = chance.choice([draw_case, draw_nearly_equal_case])(chance, settings)
-        self.stage = self.case.stage()
-        self.world = self.stage.world
+        self.trees = self.case.trees()
+        self.world = self.trees.world
         self.chance = chance
-        self.root = self.stage.node("q0").root
+        self.root = self.trees.node("q0").root
         self.admitted: dict[ObjectKey, None] = {}
         self.overlay = Overlay(self.world, self.root, self.admitted)
         self.victims: dict[ObjectKey, WorkloadEntry] = {}
@@ -44,7 +44,7 @@ class OverlayTrial:
     def reserve_capacity(self) -> None:
         name, amount = self.chance.choice(self.queues), self.chance.randrange(1, 4)
         self.reserved.append((name, amount))
-        self.overlay.reserve_capacity(self.stage.node(name), ((CPU, amount),))
+        self.overlay.reserve_capacity(self.trees.node(name), ((CPU, amount),))
 
     def add_victim(self) -> None:
         holders = [
@@ -66,29 +66,29 @@ class OverlayTrial:
     def change_tree(self) -> None:
         """Add a holder of quota without the overlay."""
         name = f"more-{len(self.world.workloads)}"
-        self.stage.add_holder(self.chance.choice(self.queues), name, self.chance.randrange(1, 3))
+        self.trees.add_holder(self.chance.choice(self.queues), name, self.chance.randrange(1, 3))
 
     def check_search(self) -> None:
         """Check that a search with the overlay finds what one in a changed tree finds without indexes."""
         name = self.chance.choice(self.queues)
-        node = self.stage.node(name)
+        node = self.trees.node(name)
         usage = {CPU: self.chance.randrange(1, 6)}
         contested = (CPU,)
-        preemptor = self.stage.preemptor(name, self.chance.randrange(4), self.chance.randrange(3))
+        preemptor = self.trees.preemptor(name, self.chance.randrange(4), self.chance.randrange(3))
         excluded = self.overlay.excluded
 
         def victims(*, with_overlay: bool) -> list[Victim]:
             tree = self.overlay.indexes if with_overlay else None
             return list(find_victims(self.world, preemptor, usage, contested, excluded, tree))
 
-        before = self.stage.cells()
+        before = self.trees.cells()
         expected = evaluate_without(self.world, self.victims.values(), lambda: victims(with_overlay=False))
         assert self.overlay.evaluate_without_victims(node, (), lambda: victims(with_overlay=True)) == expected
-        assert self.stage.cells() == before
+        assert self.trees.cells() == before
 
     def check_available(self) -> None:
         """Check that as much is available without victims or reserved capacity as in a changed tree."""
-        node = self.stage.node(self.chance.choice(self.queues))
+        node = self.trees.node(self.chance.choice(self.queues))
         cell = node.cells[CPU]
         others = [entry for entry in self.staying() if self.chance.random() < 0.3]
         own = [Victim(entry, PreemptionReason.IN_CLUSTER_QUEUE) for entry in others]
@@ -107,13 +107,13 @@ class OverlayTrial:
 
     def count_reserved(self, sign: int) -> None:
         for name, amount in self.reserved:
-            quota.add_usage(self.stage.node(name).cells[CPU], sign * amount)
+            quota.add_usage(self.trees.node(name).cells[CPU], sign * amount)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(SETTINGS))
 def test_overlay_equals_changed_tree_after_any_changes(chance: Random, settings: CoreSettings) -> None:
     trial = OverlayTrial(chance, settings)
-    before = trial.stage.cells()
+    before = trial.trees.cells()
     steps = (
         trial.reserve_capacity,
         trial.add_victim,
@@ -125,7 +125,7 @@ def test_overlay_equals_changed_tree_after_any_changes(chance: Random, settings:
     for _ in range(20):
         chance.choice(steps)()
     trial.overlay.undo()
-    assert trial.stage.cells() == before
+    assert trial.trees.cells() == before
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(SETTINGS))
@@ -146,7 +146,7 @@ def test_overlay_is_computed_again_when_tree_changes_without_it(
 
 def victims_of(
     overlay: Overlay,
-    stage: Stage,
+    trees: QuotaTrees,
     name: str,
     requested: Stated,
     contested: Collection[FlavorResource] = (CPU,),
@@ -154,168 +154,168 @@ def victims_of(
     """Return the victims for a workload of a ClusterQueue, in the tree with the overlay."""
 
     def check_search() -> list[str]:
-        preemptor, excluded = stage.preemptor(name, priority=1), overlay.excluded
+        preemptor, excluded = trees.preemptor(name, priority=1), overlay.excluded
         tree = overlay.indexes
-        found = find_victims(stage.world, preemptor, stated(requested), contested, excluded, tree)
-        return [victim.entry.workload.key.name for victim in found]
+        victims = find_victims(trees.world, preemptor, stated(requested), contested, excluded, tree)
+        return [victim.entry.workload.key.name for victim in victims]
 
-    return overlay.evaluate_without_victims(stage.node(name), (), check_search)
+    return overlay.evaluate_without_victims(trees.node(name), (), check_search)
 
 
-def supposed_victim(stage: Stage, name: str) -> Victim:
-    entry = stage.world.workloads[ObjectKey("default", name)]
+def supposed_victim(trees: QuotaTrees, name: str) -> Victim:
+    entry = trees.world.workloads[ObjectKey("default", name)]
     return Victim(entry, PreemptionReason.IN_COHORT_RECLAMATION)
 
 
-def available_without_victims(overlay: Overlay, stage: Stage, name: str) -> int:
-    node = stage.node(name)
+def available_without_victims(overlay: Overlay, trees: QuotaTrees, name: str) -> int:
+    node = trees.node(name)
     return overlay.evaluate_without_victims(node, (), lambda: quota.available(node.cells[CPU]))
 
 
 def test_overlay_is_computed_again_when_another_workload_is_admitted() -> None:
-    stage = Stage()
-    stage.queue("own", of=10)
-    stage.queue("other")
-    stage.add_holder("other", "victim", 2)
-    node = stage.node("own")
-    overlay = Overlay(stage.world, node.root)
+    trees = QuotaTrees()
+    trees.queue("own", of=10)
+    trees.queue("other")
+    trees.add_holder("other", "victim", 2)
+    node = trees.node("own")
+    overlay = Overlay(trees.world, node.root)
     overlay.reserve_capacity(node, ((CPU, 1),))
-    overlay.add_victims([supposed_victim(stage, "victim")])
-    assert available_without_victims(overlay, stage, "own") == 9
-    stage.add_holder("other", "more", 3)
-    assert available_without_victims(overlay, stage, "own") == 6
+    overlay.add_victims([supposed_victim(trees, "victim")])
+    assert available_without_victims(overlay, trees, "own") == 9
+    trees.add_holder("other", "more", 3)
+    assert available_without_victims(overlay, trees, "own") == 6
     assert overlay.evaluate_without_reserved_capacity(node, lambda: quota.available(node.cells[CPU])) == 5
 
 
 def test_overlay_is_computed_again_when_reservation_is_not_as_expected() -> None:
-    stage = Stage()
-    stage.queue("own", of=10)
-    stage.queue("other")
-    stage.add_holder("other", "victim", 2)
-    stage.add_holder("own", "counted", 3)
-    overlay = Overlay(stage.world, stage.node("own").root)
-    overlay.add_victims([supposed_victim(stage, "victim")])
-    record = stage.world.workloads[ObjectKey("default", "counted")]
-    overlay.settle_reservation(record, stage.node("own"), ((CPU, 3),))
-    assert available_without_victims(overlay, stage, "own") == 7
+    trees = QuotaTrees()
+    trees.queue("own", of=10)
+    trees.queue("other")
+    trees.add_holder("other", "victim", 2)
+    trees.add_holder("own", "counted", 3)
+    overlay = Overlay(trees.world, trees.node("own").root)
+    overlay.add_victims([supposed_victim(trees, "victim")])
+    record = trees.world.workloads[ObjectKey("default", "counted")]
+    overlay.settle_reservation(record, trees.node("own"), ((CPU, 3),))
+    assert available_without_victims(overlay, trees, "own") == 7
 
 
 def test_search_counts_quota_that_victim_of_another_head_did_not_borrow() -> None:
-    stage = Stage()
-    stage.cohort("deep", "all")
-    stage.queue("own", "all", 1, policy(reclaim="Any", borrow="LowerPriority"))
-    stage.queue("inner", "deep", 4)
-    stage.queue("other", "all")
-    stage.add_holder("inner", "within quota", 2)
-    stage.add_holder("other", "borrows", 3)
-    overlay = Overlay(stage.world, stage.node("own").root)
-    assert victims_of(overlay, stage, "own", 5) == []
-    overlay.add_victims([supposed_victim(stage, "within quota")])
-    assert victims_of(overlay, stage, "own", 5) == ["borrows"]
+    trees = QuotaTrees()
+    trees.cohort("deep", "all")
+    trees.queue("own", "all", 1, policy(reclaim="Any", borrow="LowerPriority"))
+    trees.queue("inner", "deep", 4)
+    trees.queue("other", "all")
+    trees.add_holder("inner", "within quota", 2)
+    trees.add_holder("other", "borrows", 3)
+    overlay = Overlay(trees.world, trees.node("own").root)
+    assert victims_of(overlay, trees, "own", 5) == []
+    overlay.add_victims([supposed_victim(trees, "within quota")])
+    assert victims_of(overlay, trees, "own", 5) == ["borrows"]
 
 
-def by_final_share() -> Stage:
+def by_final_share() -> QuotaTrees:
     strategies = (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)
     gates = Gates(fair_sharing_preempt_within_nominal=False)
-    return Stage(CoreSettings(fair_sharing=FairSharing(strategies), gates=gates))
+    return QuotaTrees(CoreSettings(fair_sharing=FairSharing(strategies), gates=gates))
 
 
 def test_search_accepts_smaller_workload_of_queue_that_borrows_by_reserved_capacity() -> None:
-    stage = by_final_share()
-    stage.cohort("root", None, 5)
-    stage.cohort("other", "root")
-    stage.queue("own", "root", 0, policy(reclaim="LowerPriority"))
-    stage.queue("b", "other")
-    stage.queue("c", "other", 1)
-    stage.add_holder("b", "large", 3)
-    stage.add_holder("c", "small", 1)
-    overlay = Overlay(stage.world, stage.node("own").root)
+    trees = by_final_share()
+    trees.cohort("root", None, 5)
+    trees.cohort("other", "root")
+    trees.queue("own", "root", 0, policy(reclaim="LowerPriority"))
+    trees.queue("b", "other")
+    trees.queue("c", "other", 1)
+    trees.add_holder("b", "large", 3)
+    trees.add_holder("c", "small", 1)
+    overlay = Overlay(trees.world, trees.node("own").root)
     # The cohort borrows 3, and nothing without "large": only "large" can be preempted.
-    assert victims_of(overlay, stage, "own", 3) == []
-    overlay.reserve_capacity(stage.node("c"), ((CPU, 1),))
+    assert victims_of(overlay, trees, "own", 3) == []
+    overlay.reserve_capacity(trees.node("c"), ((CPU, 1),))
     # The cohort borrows 4, and 3 without "small".
-    assert victims_of(overlay, stage, "own", 2) == ["small"]
+    assert victims_of(overlay, trees, "own", 2) == ["small"]
 
 
 def test_search_accepts_workload_of_borrowing_queue_although_share_of_cohort_is_unchanged() -> None:
-    stage = by_final_share()
-    stage.cohort("root", None, 6)
-    stage.cohort("other", "root", {"cpu": 0, "gpu": 30})
-    stage.cohort("deep", "other", {"cpu": 0, "gpu": 0})
-    stage.queue("own", "root", 0, policy(reclaim="LowerPriority"))
+    trees = by_final_share()
+    trees.cohort("root", None, 6)
+    trees.cohort("other", "root", {"cpu": 0, "gpu": 30})
+    trees.cohort("deep", "other", {"cpu": 0, "gpu": 0})
+    trees.queue("own", "root", 0, policy(reclaim="LowerPriority"))
     for name, cohort, nominal in (("b", "deep", 0), ("c", "deep", 1), ("d", "other", 0)):
-        stage.queue(name, cohort, {"cpu": nominal, "gpu": 0})
-    stage.add_holder("b", "gpus", {"gpu": 30})
-    stage.add_holder("b", "large", 3)
-    stage.add_holder("c", "small", 1)
-    stage.add_holder("d", "next", 1)
-    overlay = Overlay(stage.world, stage.node("own").root)
+        trees.queue(name, cohort, {"cpu": nominal, "gpu": 0})
+    trees.add_holder("b", "gpus", {"gpu": 30})
+    trees.add_holder("b", "large", 3)
+    trees.add_holder("c", "small", 1)
+    trees.add_holder("d", "next", 1)
+    overlay = Overlay(trees.world, trees.node("own").root)
     # 3 CPUs against 4, and 1 without "large": nothing of deep, because GPUs dominate its share.
-    assert victims_of(overlay, stage, "own", 3) == ["next"]
-    overlay.reserve_capacity(stage.node("c"), ((CPU, 1),))
+    assert victims_of(overlay, trees, "own", 3) == ["next"]
+    overlay.reserve_capacity(trees.node("c"), ((CPU, 1),))
     # 3 CPUs against 5, and 4 without "small", then 3.
-    assert victims_of(overlay, stage, "own", 3) == ["small", "next"]
+    assert victims_of(overlay, trees, "own", 3) == ["small", "next"]
 
 
 def test_search_accepts_candidate_when_only_the_share_without_it_rises() -> None:
-    stage = by_final_share()
-    stage.cohort("root", None, {"cpu": 9, "gpu": 9})
+    trees = by_final_share()
+    trees.cohort("root", None, {"cpu": 9, "gpu": 9})
     for name in ("own", "b"):
-        stage.queue(name, "root", {"cpu": 0, "gpu": 0}, policy(reclaim="LowerPriority"))
-    stage.add_holder("b", "lower", 4)
-    stage.add_holder("b", "higher", 2, priority=9)
-    overlay = Overlay(stage.world, stage.node("own").root)
+        trees.queue(name, "root", {"cpu": 0, "gpu": 0}, policy(reclaim="LowerPriority"))
+    trees.add_holder("b", "lower", 4)
+    trees.add_holder("b", "higher", 2, priority=9)
+    overlay = Overlay(trees.world, trees.node("own").root)
     # b borrows 6 of 9 CPUs, and 2 without "lower": less than the 4 of the preemptor.
-    assert victims_of(overlay, stage, "own", 4) == []
-    overlay.reserve_capacity(stage.node("b"), ((pair("gpu"), 5),))
+    assert victims_of(overlay, trees, "own", 4) == []
+    overlay.reserve_capacity(trees.node("b"), ((pair("gpu"), 5),))
     # The share of b is the same. Without "lower", it is 5 of 9 GPUs.
-    assert victims_of(overlay, stage, "own", 4) == ["lower"]
+    assert victims_of(overlay, trees, "own", 4) == ["lower"]
 
 
 def test_search_keeps_no_bound_of_queue_without_own_candidates_that_were_removed() -> None:
-    stage = by_final_share()
-    stage.cohort("root", None, {"cpu": 14, "gpu": 1})
+    trees = by_final_share()
+    trees.cohort("root", None, {"cpu": 14, "gpu": 1})
     for name, gpus in (("own", 0), ("later", 0), ("b", 0), ("g", 99)):
-        stage.queue(name, "root", {"cpu": 0, "gpu": gpus}, policy("LowerPriority", "Any"))
-    stage.add_holder("own", "lower", 4)
-    stage.add_holder("own", "higher", 1, priority=9)
-    stage.add_holder("b", "large", 6)
-    stage.add_holder("g", "gpus", {"gpu": 100})
-    overlay = Overlay(stage.world, stage.node("own").root)
+        trees.queue(name, "root", {"cpu": 0, "gpu": gpus}, policy("LowerPriority", "Any"))
+    trees.add_holder("own", "lower", 4)
+    trees.add_holder("own", "higher", 1, priority=9)
+    trees.add_holder("b", "large", 6)
+    trees.add_holder("g", "gpus", {"gpu": 100})
+    overlay = Overlay(trees.world, trees.node("own").root)
     contested = (CPU, pair("gpu"))
     # 7 CPUs against 6: "lower" becomes a target. Then 3, against none of b without "large".
-    assert victims_of(overlay, stage, "own", {"cpu": 2, "gpu": 1}, contested) == []
+    assert victims_of(overlay, trees, "own", {"cpu": 2, "gpu": 1}, contested) == []
     # 4 CPUs against 5, or 4 without "higher".
-    assert victims_of(overlay, stage, "later", 4, contested) == ["higher"]
+    assert victims_of(overlay, trees, "later", 4, contested) == ["higher"]
 
 
 def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
-    stage = by_final_share()
-    stage.cohort("deep", "root")
-    stage.queue("b", "deep")
-    stage.add_holder("b", "small", 2)
-    stage.add_holder("b", "large", 5)
-    node = stage.node("b")
-    overlay = Overlay(stage.world, node.root)
+    trees = by_final_share()
+    trees.cohort("deep", "root")
+    trees.queue("b", "deep")
+    trees.add_holder("b", "small", 2)
+    trees.add_holder("b", "large", 5)
+    node = trees.node("b")
+    overlay = Overlay(trees.world, node.root)
 
     def least() -> list[Amounts]:
         bounds = overlay.indexes.by_share(frozenset((CPU,)), highest=0)
         bounds.index.prepare(node)
-        return [bounds.least_amounts(at) for at in (node, stage.node("deep"))]
+        return [bounds.least_amounts(at) for at in (node, trees.node("deep"))]
 
     assert least() == [{CPU: 2}] * 2
-    overlay.add_victims([supposed_victim(stage, "small")])
+    overlay.add_victims([supposed_victim(trees, "small")])
     assert least() == [{CPU: 5}] * 2
 
 
 def test_least_amounts_exclude_workloads_of_higher_priority_even_if_they_leave() -> None:
-    stage = by_final_share()
-    stage.queue("b", "root")
-    stage.add_holder("b", "leaving", 1, priority=5, evicted=True)
-    stage.add_holder("b", "candidate", 3)
-    stage.add_holder("b", "higher", 2, priority=5)
-    node = stage.node("b")
-    bounds = Overlay(stage.world, node.root).indexes.by_share(frozenset((CPU,)), highest=0)
+    trees = by_final_share()
+    trees.queue("b", "root")
+    trees.add_holder("b", "leaving", 1, priority=5, evicted=True)
+    trees.add_holder("b", "candidate", 3)
+    trees.add_holder("b", "higher", 2, priority=5)
+    node = trees.node("b")
+    bounds = Overlay(trees.world, node.root).indexes.by_share(frozenset((CPU,)), highest=0)
     bounds.index.prepare(node)
     assert bounds.least_amounts(node) == {CPU: 3}
 
@@ -328,24 +328,24 @@ def test_least_amounts_exclude_workloads_of_higher_priority_even_if_they_leave()
 def test_search_takes_only_what_neighbor_borrows_without_victim_of_another_head(
     running: int, wanted: int, expected: list[str]
 ) -> None:
-    stage = Stage()
-    stage.queue("own", "all", 6, policy("LowerPriority", "Any", "LowerPriority"))
-    stage.queue("first", "all")
-    stage.queue("neighbor", "all", 1)
+    trees = QuotaTrees()
+    trees.queue("own", "all", 6, policy("LowerPriority", "Any", "LowerPriority"))
+    trees.queue("first", "all")
+    trees.queue("neighbor", "all", 1)
     for number in range(running):
-        stage.add_holder("own", f"own {number}")
-    stage.add_holder("first", "first", priority=-1)
-    stage.add_holder("neighbor", "victim")
-    stage.add_holder("neighbor", "borrows")
-    stage.add_holder("neighbor", "within quota", priority=1)
-    node = stage.node("own")
-    overlay = Overlay(stage.world, node.root)
-    overlay.add_victims([supposed_victim(stage, "victim")])
+        trees.add_holder("own", f"own {number}")
+    trees.add_holder("first", "first", priority=-1)
+    trees.add_holder("neighbor", "victim")
+    trees.add_holder("neighbor", "borrows")
+    trees.add_holder("neighbor", "within quota", priority=1)
+    node = trees.node("own")
+    overlay = Overlay(trees.world, node.root)
+    overlay.add_victims([supposed_victim(trees, "victim")])
 
     def check_search() -> list[str]:
-        preemptor = stage.preemptor("own", priority=5)
+        preemptor = trees.preemptor("own", priority=5)
         usage, tree = {CPU: wanted}, overlay.indexes
-        found = find_victims(stage.world, preemptor, usage, (CPU,), overlay.excluded, tree)
-        return [victim.entry.workload.key.name for victim in found]
+        victims = find_victims(trees.world, preemptor, usage, (CPU,), overlay.excluded, tree)
+        return [victim.entry.workload.key.name for victim in victims]
 
     assert overlay.evaluate_without_victims(node, (), check_search) == expected

@@ -27,7 +27,7 @@ from admitq.core.waiting.wait_states import (
     WaitingForQuota,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
-from tests.unit.core.pending_stage import (
+from tests.unit.core.pending_workloads import (
     CPU,
     LARGE,
     NO_FIT,

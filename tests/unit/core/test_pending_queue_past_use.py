@@ -11,7 +11,7 @@ from admitq.core.model import ObjectKey, Workload
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.wait_states import BACKOFF_ENDED, PROGRESS_MADE, TREE_EDITED, Backoff
-from tests.unit.core.pending_stage import (
+from tests.unit.core.pending_workloads import (
     Quota,
     drain,
     enter,

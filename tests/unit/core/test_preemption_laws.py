@@ -21,14 +21,14 @@ from admitq.core.settings import CoreSettings, FairSharing, Gates, PreemptionStr
 from tests.laws.reference.fair_sharing import Fair
 from tests.laws.reference.observed import Observed
 from tests.laws.reference.preemption import Classical, Question
-from tests.unit.core.stage import Stage, pair, policy
+from tests.unit.core.quota_trees import QuotaTrees, pair, policy
 
 POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any", "Any")
 FINAL, INITIAL = PreemptionStrategy
 STRATEGIES = ((FINAL, INITIAL), (FINAL,), (INITIAL,))
 
 
-class ObservedStage(Stage):
+class ObservedTrees(QuotaTrees):
     """A world for the core and for the reference model."""
 
     def __init__(self, settings: CoreSettings) -> None:
@@ -50,15 +50,15 @@ class Case:
     holders: list[dict[str, Any]]
     preemptor: dict[str, Any]
 
-    def stage(self) -> ObservedStage:
-        stage = ObservedStage(self.settings)
+    def trees(self) -> ObservedTrees:
+        trees = ObservedTrees(self.settings)
         for each in self.cohorts:
-            stage.cohort(**each)
+            trees.cohort(**each)
         for each in self.queues:
-            stage.queue(**each)
+            trees.queue(**each)
         for each in self.holders:
-            stage.add_holder(**each)
-        return stage
+            trees.add_holder(**each)
+        return trees
 
 
 def draw_policy(chance: Random) -> ClusterQueuePreemption:
@@ -212,28 +212,28 @@ def draw_nearly_equal_case(chance: Random, settings: CoreSettings) -> Case:
     return Case(settings, cohorts, queues, holders, preemptor)
 
 
-def find_targets(stage: ObservedStage, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def find_targets(trees: ObservedTrees, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the targets by the core and by the reference model."""
     request = case.preemptor
     usage = {pair(name): amount for name, amount in request["of"].items()}
-    cells = stage.node("q0").cells
+    cells = trees.node("q0").cells
     contested = {each for each, amount in usage.items() if quota.available(cells[each]) < amount}
-    preemptor = stage.preemptor("q0", request["priority"], request["queued"])
-    before = stage.cells()
-    victims = find_victims(stage.world, preemptor, usage, contested)
-    assert stage.cells() == before
+    preemptor = trees.preemptor("q0", request["priority"], request["queued"])
+    before = trees.cells()
+    victims = find_victims(trees.world, preemptor, usage, contested)
+    assert trees.cells() == before
     core = [(each.entry.workload.key.name, str(each.reason)) for each in victims]
     if not contested:
         return core, []
-    observed = stage.observed
+    observed = trees.observed
     question = Question(observed, observed.tree(), "q0", preemptor.workload, usage, contested)
     model = (Fair if observed.settings.fair_sharing is not None else Classical)(question).victims()
     return core, [(each.holder.key.name, str(each.reason)) for each in model]
 
 
 def check_case(case: Case, chance: Random) -> None:
-    stage = case.stage()
-    targets, expected = find_targets(stage, case)
+    trees = case.trees()
+    targets, expected = find_targets(trees, case)
     assert targets == expected
     shuffled = replace(
         case,
@@ -242,20 +242,20 @@ def check_case(case: Case, chance: Random) -> None:
             for name in ("cohorts", "queues", "holders")
         },
     )
-    assert find_targets(shuffled.stage(), case)[0] == targets
+    assert find_targets(shuffled.trees(), case)[0] == targets
     if targets:
-        check_room(stage, case, [name for name, _ in targets])
+        check_room(trees, case, [name for name, _ in targets])
 
 
-def check_room(stage: Stage, case: Case, victims: list[str]) -> None:
+def check_room(trees: QuotaTrees, case: Case, victims: list[str]) -> None:
     """Check that the request fits without the victims, and does not fit with any of them."""
-    node = stage.node("q0")
+    node = trees.node("q0")
     usage = {pair(name): amount for name, amount in case.preemptor["of"].items()}
 
     def change(name: str, sign: int) -> None:
-        entry = stage.world.workloads[ObjectKey("default", name)]
+        entry = trees.world.workloads[ObjectKey("default", name)]
         assert entry.held is not None
-        cells = stage.node(entry.held.cluster_queue).cells
+        cells = trees.node(entry.held.cluster_queue).cells
         for each, amount in entry.held.usage:
             quota.add_usage(cells[each], sign * amount)
 

@@ -13,7 +13,7 @@ from admitq.core.waiting.pending import new_pending
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.wait_states import QUEUED
-from tests.unit.core.pending_stage import (
+from tests.unit.core.pending_workloads import (
     lane_of,
     name_of,
     park_head,

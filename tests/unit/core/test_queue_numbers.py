@@ -13,7 +13,7 @@ from admitq.core.waiting.wait_states import (
     NamespaceNotSelected,
     QueueUnusable,
 )
-from tests.unit.core.pending_stage import (
+from tests.unit.core.pending_workloads import (
     HUGE,
     LARGE,
     NO_FIT,

@@ -20,103 +20,105 @@ from admitq.core.model import (
 from admitq.core.requests import template_requesting
 from admitq.core.settings import AdmissionFairSharing, CoreSettings
 from admitq.core.state import AdmissionState
-from tests.unit.core.play import LOWER, RECLAIM, Play, key, preempted, queue, reserved
+from tests.unit.core.small_cluster import LOWER, RECLAIM, SmallCluster, key, preempted, queue, reserved
 
 PERIOD = 10 * SECOND
 WITH_PERIOD = CoreSettings(requeue_batch_period=PERIOD)
 TAINT = Taint("spot", "", "NoSchedule")
 
 
-def _play_with_waiting(settings: CoreSettings = WITH_PERIOD, **fields: Any) -> Play:
+def _cluster_with_waiting(settings: CoreSettings = WITH_PERIOD, **fields: Any) -> SmallCluster:
     """Return a full cohort of two queues and a full queue ``alone``, with a waiting workload in each."""
-    play = Play(settings)
-    play.put(queue("p", 2, "all", **fields), queue("q", 2, "all", **fields), queue("alone", 1, **fields))
+    cluster = SmallCluster(settings)
+    cluster.put(queue("p", 2, "all", **fields), queue("q", 2, "all", **fields), queue("alone", 1, **fields))
     for name in "abcd":
-        play.submit(name, "p")
-    play.submit("e", "alone")
-    play.run("a", "b", "c", "d", "e")
-    play.submit("in-p", "p")
-    play.submit("in-q", "q")
-    play.submit("beside", "alone")
-    play.run()
-    return play
+        cluster.submit(name, "p")
+    cluster.submit("e", "alone")
+    cluster.run("a", "b", "c", "d", "e")
+    cluster.submit("in-p", "p")
+    cluster.submit("in-q", "q")
+    cluster.submit("beside", "alone")
+    cluster.run()
+    return cluster
 
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_lanes_are_evaluated_together_when_the_batch_of_their_tree_is_due(
     strategy: QueueingStrategy,
 ) -> None:
-    play = _play_with_waiting(queueing_strategy=strategy)
-    began_at = play.now
-    play.finish("a")
-    play.run()
-    play.now += PERIOD - 1
-    play.finish("b")
-    play.run()
-    assert play.state.next_wakeup(play.now) == began_at + PERIOD, "a later event does not delay the batch"
-    play.now += 1
-    play.run("in-p", "in-q")
-    assert play.is_quiet
+    cluster = _cluster_with_waiting(queueing_strategy=strategy)
+    began_at = cluster.now
+    cluster.finish("a")
+    cluster.run()
+    cluster.now += PERIOD - 1
+    cluster.finish("b")
+    cluster.run()
+    assert cluster.state.next_wakeup(cluster.now) == began_at + PERIOD, (
+        "a later event does not delay the batch"
+    )
+    cluster.now += 1
+    cluster.run("in-p", "in-q")
+    assert cluster.is_quiet
 
 
 def test_each_tree_has_a_batch_of_its_own() -> None:
-    play = _play_with_waiting()
-    play.finish("a")
-    play.now += SECOND
-    play.finish("e")
-    play.now += PERIOD - SECOND
-    play.run("in-q")
-    play.now += SECOND
-    play.run("beside")
+    cluster = _cluster_with_waiting()
+    cluster.finish("a")
+    cluster.now += SECOND
+    cluster.finish("e")
+    cluster.now += PERIOD - SECOND
+    cluster.run("in-q")
+    cluster.now += SECOND
+    cluster.run("beside")
 
 
 def test_new_workload_is_evaluated_at_once_within_a_period() -> None:
-    play = _play_with_waiting()
-    play.finish("a", "b")
-    play.submit("new", "q", priority=1)
-    play.run("new")
+    cluster = _cluster_with_waiting()
+    cluster.finish("a", "b")
+    cluster.submit("new", "q", priority=1)
+    cluster.run("new")
 
 
 def test_lanes_are_evaluated_at_once_without_a_period() -> None:
-    play = _play_with_waiting(CoreSettings())
-    play.finish("a")
-    assert play.state.next_wakeup(play.now) == play.now
-    play.run("in-q")
+    cluster = _cluster_with_waiting(CoreSettings())
+    cluster.finish("a")
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now
+    cluster.run("in-q")
 
 
 def test_restart_keeps_the_batch() -> None:
-    play = _play_with_waiting()
-    play.finish("a")
-    play.run()
-    play.now += SECOND
-    play.restart()
-    assert play.state.next_wakeup(play.now) == play.now - SECOND + PERIOD
-    play.now += PERIOD
-    play.run("in-q")
+    cluster = _cluster_with_waiting()
+    cluster.finish("a")
+    cluster.run()
+    cluster.now += SECOND
+    cluster.restart()
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now - SECOND + PERIOD
+    cluster.now += PERIOD
+    cluster.run("in-q")
 
 
 @pytest.mark.parametrize("cohort", [None, "others"])
 def test_cluster_queue_that_leaves_its_tree_is_evaluated_with_the_quota_that_it_has_there(
     cohort: str | None,
 ) -> None:
-    play = _play_with_waiting()
-    play.put(queue("q", 2, cohort))
-    play.now += PERIOD
-    play.run("in-q")
+    cluster = _cluster_with_waiting()
+    cluster.put(queue("q", 2, cohort))
+    cluster.now += PERIOD
+    cluster.run("in-q")
 
 
 def test_batch_of_a_deleted_cluster_queue_is_dropped() -> None:
-    play = _play_with_waiting()
-    play.finish("e")
-    play.send(happened.ClusterQueueDeleted("alone"))
-    play.now += PERIOD
-    play.run()
-    assert play.is_quiet
+    cluster = _cluster_with_waiting()
+    cluster.finish("e")
+    cluster.send(happened.ClusterQueueDeleted("alone"))
+    cluster.now += PERIOD
+    cluster.run()
+    assert cluster.is_quiet
 
 
-def _decide(play: Play) -> None:
-    play.decide()
-    play.leave(*preempted(play.instructions))
+def _decide(cluster: SmallCluster) -> None:
+    cluster.decide()
+    cluster.leave(*preempted(cluster.instructions))
 
 
 @pytest.mark.drawn
@@ -124,11 +126,11 @@ def _decide(play: Play) -> None:
 def test_no_workload_that_fits_is_left_waiting_after_the_last_batch(seed: int) -> None:
     """After the last batch, evaluating all workloads once more admits none."""
     chance = random.Random(seed)  # noqa: S311 a draw of a test
-    play = Play(CoreSettings(requeue_batch_period=chance.choice([1, SECOND, PERIOD])))
+    cluster = SmallCluster(CoreSettings(requeue_batch_period=chance.choice([1, SECOND, PERIOD])))
     names = ("p", "q", "r")
 
     def put(name: str) -> None:
-        play.put(
+        cluster.put(
             queue(
                 name,
                 chance.randint(0, 4),
@@ -141,140 +143,140 @@ def test_no_workload_that_fits_is_left_waiting_after_the_last_batch(seed: int) -
     for name in names:
         put(name)
     for number in range(60):
-        holding = [each for each, of in play.workloads.items() if of.admission and not of.finished]
+        holding = [each for each, of in cluster.workloads.items() if of.admission and not of.finished]
         match chance.randrange(6):
             case 0 | 1:
-                play.submit(f"w{number}", chance.choice(names), chance.randint(1, 3), chance.randint(0, 2))
+                cluster.submit(f"w{number}", chance.choice(names), chance.randint(1, 3), chance.randint(0, 2))
             case 2 | 3 if holding:
-                play.finish(chance.choice(holding))
+                cluster.finish(chance.choice(holding))
             case 4:
                 put(chance.choice(names))
             case _:
-                play.now += chance.choice([1, SECOND, PERIOD])
-        _decide(play)
-    while (due := play.state.next_wakeup(play.now)) is not None:
-        play.now = due
-        _decide(play)
-    play.state.retry_everything()
-    while not play.is_quiet or play.state.next_wakeup(play.now) is not None:
-        play.now = play.state.next_wakeup(play.now) or play.now
-        assert reserved(play.cycles()) == []
+                cluster.now += chance.choice([1, SECOND, PERIOD])
+        _decide(cluster)
+    while (due := cluster.state.next_wakeup(cluster.now)) is not None:
+        cluster.now = due
+        _decide(cluster)
+    cluster.state.retry_everything()
+    while not cluster.is_quiet or cluster.state.next_wakeup(cluster.now) is not None:
+        cluster.now = cluster.state.next_wakeup(cluster.now) or cluster.now
+        assert reserved(cluster.cycles()) == []
 
 
 def test_state_without_cycles_wakes_up_only_for_timers() -> None:
     sharing = AdmissionFairSharing(sampling_interval=SECOND)
     state = AdmissionState(CoreSettings(admission_fair_sharing=sharing), cycles=False)
-    play = Play(CoreSettings(admission_fair_sharing=sharing))
-    play.state = state
-    play.send(happened.NamespaceChanged("n", ()))
-    play.put_flavors("default")
-    play.put(queue("q", 2, usage_based_admission=True))
-    play.submit("waits", "q")
-    play.submit("later", "q", requeue_at=play.now + 5)
-    assert reserved(play.cycles()) == []
-    due = state.next_wakeup(play.now)
+    cluster = SmallCluster(CoreSettings(admission_fair_sharing=sharing))
+    cluster.state = state
+    cluster.send(happened.NamespaceChanged("n", ()))
+    cluster.put_flavors("default")
+    cluster.put(queue("q", 2, usage_based_admission=True))
+    cluster.submit("waits", "q")
+    cluster.submit("later", "q", requeue_at=cluster.now + 5)
+    assert reserved(cluster.cycles()) == []
+    due = state.next_wakeup(cluster.now)
     assert due is not None
-    assert due > play.now, "the state does not wake up for a head"
+    assert due > cluster.now, "the state does not wake up for a head"
     wakeups = set[int]()
     for _ in range(4):
-        play.now = state.next_wakeup(play.now) or play.now
-        wakeups.add(play.now)
-        assert reserved(play.cycles()) == []
+        cluster.now = state.next_wakeup(cluster.now) or cluster.now
+        wakeups.add(cluster.now)
+        assert reserved(cluster.cycles()) == []
     assert len(wakeups) == 4, "each wake-up has a later time"
     assert state.queries.workload_phase(key("waits")) is not None
 
 
-def _play_without_cohort() -> Play:
+def _cluster_without_cohort() -> SmallCluster:
     """Return a full ClusterQueue without cohort, with a waiting workload."""
-    play = Play(WITH_PERIOD)
-    play.put(queue("alone", 1))
-    play.submit("running", "alone")
-    play.run("running")
-    play.submit("waits", "alone", 1)
-    play.run()
-    return play
+    cluster = SmallCluster(WITH_PERIOD)
+    cluster.put(queue("alone", 1))
+    cluster.submit("running", "alone")
+    cluster.run("running")
+    cluster.submit("waits", "alone", 1)
+    cluster.run()
+    return cluster
 
 
 def test_c16_period_holds_for_released_quota_without_cohort() -> None:
-    play = _play_without_cohort()
-    play.finish("running")
-    play.run()
-    assert play.state.next_wakeup(play.now) == play.now + PERIOD
-    play.now += PERIOD
-    play.run("waits")
+    cluster = _cluster_without_cohort()
+    cluster.finish("running")
+    cluster.run()
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now + PERIOD
+    cluster.now += PERIOD
+    cluster.run("waits")
 
 
 @pytest.mark.parametrize("cohort", [None, "all"])
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_c16_period_holds_for_an_edited_cluster_queue(strategy: QueueingStrategy, cohort: str | None) -> None:
-    play = Play(WITH_PERIOD)
-    play.put(queue("edited", 1, cohort, queueing_strategy=strategy))
-    play.submit("waits", "edited", 2)
-    play.run()
-    play.put(queue("edited", 2, cohort, queueing_strategy=strategy))
-    play.run()
-    assert play.state.next_wakeup(play.now) == play.now + PERIOD
-    play.now += PERIOD
-    play.run("waits")
-    assert play.is_quiet
+    cluster = SmallCluster(WITH_PERIOD)
+    cluster.put(queue("edited", 1, cohort, queueing_strategy=strategy))
+    cluster.submit("waits", "edited", 2)
+    cluster.run()
+    cluster.put(queue("edited", 2, cohort, queueing_strategy=strategy))
+    cluster.run()
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now + PERIOD
+    cluster.now += PERIOD
+    cluster.run("waits")
+    assert cluster.is_quiet
 
 
 def test_c16_period_holds_for_a_flavor_that_changed_without_cohort() -> None:
-    play = Play(WITH_PERIOD)
-    play.send(happened.ResourceFlavorChanged(ResourceFlavor("default", node_taints=(TAINT,))))
-    play.put(queue("alone", 1))
-    play.submit("waits", "alone")
-    play.run()
-    play.put_flavors("default")
-    play.run()
-    assert play.state.next_wakeup(play.now) == play.now + PERIOD
-    play.now += PERIOD
-    play.run("waits")
+    cluster = SmallCluster(WITH_PERIOD)
+    cluster.send(happened.ResourceFlavorChanged(ResourceFlavor("default", node_taints=(TAINT,))))
+    cluster.put(queue("alone", 1))
+    cluster.submit("waits", "alone")
+    cluster.run()
+    cluster.put_flavors("default")
+    cluster.run()
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now + PERIOD
+    cluster.now += PERIOD
+    cluster.run("waits")
 
 
 def test_c16_new_workload_of_an_edited_cluster_queue_does_not_wait() -> None:
-    play = Play(WITH_PERIOD)
-    play.put(queue("alone", 1))
-    play.submit("waits", "alone", 3)
-    play.run()
-    play.put(queue("alone", 2))
-    play.submit("new", "alone", 2)
-    play.run("new")
+    cluster = SmallCluster(WITH_PERIOD)
+    cluster.put(queue("alone", 1))
+    cluster.submit("waits", "alone", 3)
+    cluster.run()
+    cluster.put(queue("alone", 2))
+    cluster.submit("new", "alone", 2)
+    cluster.run("new")
 
 
 def test_c13_blocking_head_of_a_queue_that_is_deleted_within_the_period_is_forgotten() -> None:
-    play = _play_with_waiting(queueing_strategy=QueueingStrategy.STRICT_FIFO)
-    play.finish("a")
-    play.send(happened.ClusterQueueDeleted("q"))
-    play.submit("new", "p", priority=9)
-    play.decide()
-    play.now += PERIOD
-    play.decide()
-    assert play.is_quiet
+    cluster = _cluster_with_waiting(queueing_strategy=QueueingStrategy.STRICT_FIFO)
+    cluster.finish("a")
+    cluster.send(happened.ClusterQueueDeleted("q"))
+    cluster.submit("new", "p", priority=9)
+    cluster.decide()
+    cluster.now += PERIOD
+    cluster.decide()
+    assert cluster.is_quiet
 
 
 def test_c13_head_follows_its_cohort_to_another_tree_within_the_period() -> None:
-    play = Play(WITH_PERIOD)
+    cluster = SmallCluster(WITH_PERIOD)
     strict = queue("strict", 4, "inner", queueing_strategy=QueueingStrategy.STRICT_FIFO)
-    play.put(strict, queue("borrower", 0, "outer"))
-    play.submit("running", "strict", 2)
-    play.run("running")
-    play.submit("head", "strict", 3)
-    play.run()
-    play.send(happened.CohortChanged(Cohort("inner", "outer")))
-    play.submit("borrows", "borrower", 1)
-    play.run()
-    assert play.state.queries.blocking_head("strict") == key("head")
+    cluster.put(strict, queue("borrower", 0, "outer"))
+    cluster.submit("running", "strict", 2)
+    cluster.run("running")
+    cluster.submit("head", "strict", 3)
+    cluster.run()
+    cluster.send(happened.CohortChanged(Cohort("inner", "outer")))
+    cluster.submit("borrows", "borrower", 1)
+    cluster.run()
+    assert cluster.state.queries.blocking_head("strict") == key("head")
 
 
-def _lane_without_quota() -> Play:
+def _lane_without_quota() -> SmallCluster:
     """Return a ClusterQueue with a lane that needs a resource which an edit removed."""
-    play = Play(WITH_PERIOD)
-    play.put(queue("q", resource_groups=_covers("cpu", "gpu")))
-    play.submit("waits", "q", pod_sets=(PodSet("main", 1, template_requesting({"gpu": 2})),))
-    play.run()
-    play.put(queue("q", resource_groups=_covers("cpu")))
-    return play
+    cluster = SmallCluster(WITH_PERIOD)
+    cluster.put(queue("q", resource_groups=_covers("cpu", "gpu")))
+    cluster.submit("waits", "q", pod_sets=(PodSet("main", 1, template_requesting({"gpu": 2})),))
+    cluster.run()
+    cluster.put(queue("q", resource_groups=_covers("cpu")))
+    return cluster
 
 
 def _covers(*resources: str) -> tuple[ResourceGroup, ...]:
@@ -283,54 +285,54 @@ def _covers(*resources: str) -> tuple[ResourceGroup, ...]:
 
 
 def test_lane_that_needs_quota_which_an_edit_took_away_is_restored() -> None:
-    play = _lane_without_quota()
-    before = play.state.to_dict()
-    play.restart()
-    assert play.state.to_dict() == before
+    cluster = _lane_without_quota()
+    before = cluster.state.to_dict()
+    cluster.restart()
+    assert cluster.state.to_dict() == before
 
 
 def test_lane_that_needs_quota_which_an_edit_took_away_is_evaluated_when_the_batch_is_due() -> None:
-    play = _lane_without_quota()
-    play.now += PERIOD
-    play.cycles()
-    assert "ResourceNotCovered" in repr(play.refusal("waits"))
+    cluster = _lane_without_quota()
+    cluster.now += PERIOD
+    cluster.cycles()
+    assert "ResourceNotCovered" in repr(cluster.refusal("waits"))
 
 
 def test_lane_with_met_need_is_not_refreshed_before_the_batch_is_due() -> None:
-    play = _play_with_waiting()
-    before = play.refusal("in-q")
-    play.finish("a", "b")
-    play.run()
-    assert play.refusal("in-q") == before
-    assert play.state.refresh_refusals() == []
+    cluster = _cluster_with_waiting()
+    before = cluster.refusal("in-q")
+    cluster.finish("a", "b")
+    cluster.run()
+    assert cluster.refusal("in-q") == before
+    assert cluster.state.refresh_refusals() == []
 
 
 def test_lane_that_may_preempt_a_changed_candidate_is_evaluated_when_the_batch_is_due() -> None:
-    play = Play(WITH_PERIOD)
-    play.put(queue("q", 1, preemption=LOWER))
-    play.submit("running", "q", priority=5)
-    play.run("running")
-    play.submit("waits", "q", priority=3)
-    play.run()
-    play.change("running", priority=1)
-    assert play.cycles() == []
-    assert play.state.next_wakeup(play.now) == play.now + PERIOD
-    play.now += PERIOD
-    assert preempted(play.cycles()) == ["running"]
+    cluster = SmallCluster(WITH_PERIOD)
+    cluster.put(queue("q", 1, preemption=LOWER))
+    cluster.submit("running", "q", priority=5)
+    cluster.run("running")
+    cluster.submit("waits", "q", priority=3)
+    cluster.run()
+    cluster.change("running", priority=1)
+    assert cluster.cycles() == []
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now + PERIOD
+    cluster.now += PERIOD
+    assert preempted(cluster.cycles()) == ["running"]
 
 
 def test_capacity_that_a_deleted_blocking_head_reserved_is_used_when_the_batch_is_due() -> None:
-    play = Play(WITH_PERIOD)
+    cluster = SmallCluster(WITH_PERIOD)
     strict = queue("strict", 4, "org", queueing_strategy=QueueingStrategy.STRICT_FIFO)
-    play.put(strict, queue("borrower", 0, "org"))
-    play.submit("running", "strict", 2)
-    play.run("running")
-    play.submit("head", "strict", 3)
-    play.run()
-    play.submit("small", "borrower", 1)
-    play.run()
-    play.delete("head")
-    play.run()
-    assert play.state.next_wakeup(play.now) == play.now + PERIOD
-    play.now += PERIOD
-    play.run("small")
+    cluster.put(strict, queue("borrower", 0, "org"))
+    cluster.submit("running", "strict", 2)
+    cluster.run("running")
+    cluster.submit("head", "strict", 3)
+    cluster.run()
+    cluster.submit("small", "borrower", 1)
+    cluster.run()
+    cluster.delete("head")
+    cluster.run()
+    assert cluster.state.next_wakeup(cluster.now) == cluster.now + PERIOD
+    cluster.now += PERIOD
+    cluster.run("small")

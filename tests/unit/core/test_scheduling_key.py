@@ -8,7 +8,7 @@ import pytest
 from admitq.core.model import Admission
 from admitq.core.replacing import Original
 from admitq.core.waiting.scheduling_key import KeyRules
-from tests.unit.core.pending_stage import LARGE, name_of, workload
+from tests.unit.core.pending_workloads import LARGE, name_of, workload
 
 WORKLOAD = workload("a", 1)
 

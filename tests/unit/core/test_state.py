@@ -39,7 +39,7 @@ from admitq.core.requests import template_requesting
 from admitq.core.settings import AdmissionFairSharing, CoreSettings, FairSharing
 from admitq.core.state import AdmissionState
 from admitq.core.statuses import FlavorTotals, ResourceTotal
-from tests.unit.core.play import LOWER, Play, group, key, queue, reserved
+from tests.unit.core.small_cluster import LOWER, SmallCluster, group, key, queue, reserved
 
 CPU = FlavorResource("default", "cpu")
 FIRST, SECOND, THIRD = (ObjectKey("n", name) for name in ("first", "second", "third"))
@@ -126,13 +126,13 @@ def test_finished_workload_leaves_nothing_behind_when_it_is_deleted(
 
 
 def test_status_lists_flavor_once_that_queue_has_in_several_groups() -> None:
-    play = Play()
+    cluster = SmallCluster()
     memory = FlavorQuotas("default", (("memory", ResourceQuota(7)),))
     groups = (*group(("default", 4)), ResourceGroup(("memory",), (memory,)))
-    play.put(queue("q", resource_groups=groups))
-    play.submit("one", "q", 2)
-    play.run("one")
-    queries = play.state.queries
+    cluster.put(queue("q", resource_groups=groups))
+    cluster.submit("one", "q", 2)
+    cluster.run("one")
+    queries = cluster.state.queries
     for status in (queries.cluster_queue_status("q"), queries.local_queue_status(key("q"))):
         assert status is not None
         expected = (FlavorTotals("default", (ResourceTotal("cpu", 2, 0), ResourceTotal("memory", 0, 0))),)
@@ -191,109 +191,112 @@ def test_scheduling_keys_are_counted_while_pending_workloads_have_them(state: Ad
 
 
 def test_d19_scheduling_keys_of_inactive_cluster_queue_are_inadmissible() -> None:
-    play = Play()
-    play.put(queue("q", 2))
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2))
     for name, cpu in (("parked", 3), ("equal", 3), ("fits", 1)):
-        play.submit(name, "q", cpu=cpu)
-    play.decide()
-    play.submit("ready", "q", cpu=2)
-    assert play.state.queries.count_scheduling_keys("q") == (1, 1)
-    assert play.state.queries.pending_requests("q") == {"cpu": 8}
-    play.send(happened.ClusterQueueChanged(queue("q", 2, stop_policy=StopPolicy.HOLD)))
-    assert play.state.queries.count_scheduling_keys("q") == (0, 2)
-    assert play.state.queries.pending_requests("q") == {"cpu": 8}
-    assert play.state.queries.pending_requests("unknown") == {}
+        cluster.submit(name, "q", cpu=cpu)
+    cluster.decide()
+    cluster.submit("ready", "q", cpu=2)
+    assert cluster.state.queries.count_scheduling_keys("q") == (1, 1)
+    assert cluster.state.queries.pending_requests("q") == {"cpu": 8}
+    cluster.send(happened.ClusterQueueChanged(queue("q", 2, stop_policy=StopPolicy.HOLD)))
+    assert cluster.state.queries.count_scheduling_keys("q") == (0, 2)
+    assert cluster.state.queries.pending_requests("q") == {"cpu": 8}
+    assert cluster.state.queries.pending_requests("unknown") == {}
 
 
 def test_d19_scheduling_key_of_namespace_not_selected_is_inadmissible() -> None:
-    play = Play()
-    play.put(queue("q", 2, namespace_selector=None))
-    play.submit("alien", "q", cpu=1)
-    play.decide()
-    assert play.state.queries.count_scheduling_keys("q") == (0, 1)
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2, namespace_selector=None))
+    cluster.submit("not-selected", "q", cpu=1)
+    cluster.decide()
+    assert cluster.state.queries.count_scheduling_keys("q") == (0, 1)
 
 
 @pytest.mark.parametrize("reduced", ["count", "reclaimable"])
 def test_c14_pending_workload_is_admitted_when_reserved_one_needs_fewer_pods(reduced: str) -> None:
-    play = Play()
-    play.put(queue("q", 8))
+    cluster = SmallCluster()
+    cluster.put(queue("q", 8))
     pods = PodSet("main", 8, template_requesting({"cpu": 1}))
-    play.submit("wide", "q", pod_sets=(pods,))
-    play.run("wide")
-    play.submit("waits", "q", cpu=2)
-    play.run()
+    cluster.submit("wide", "q", pod_sets=(pods,))
+    cluster.run("wide")
+    cluster.submit("waits", "q", cpu=2)
+    cluster.run()
     if reduced == "count":
-        play.change("wide", pod_sets=(replace(pods, count=6),))
+        cluster.change("wide", pod_sets=(replace(pods, count=6),))
     else:
-        play.change("wide", reclaimable_pods=(("main", 2),))
-    play.run("waits")
+        cluster.change("wide", reclaimable_pods=(("main", 2),))
+    cluster.run("waits")
 
 
 @pytest.mark.parametrize("last", ["leaves", "is deleted"])
 def test_d19_implicit_cohort_without_members_is_refreshed(last: str) -> None:
-    play = Play()
-    play.put(queue("q", 2, cohort="org"))
-    assert play.state.queries.cohort_status("org") is not None
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2, cohort="org"))
+    assert cluster.state.queries.cohort_status("org") is not None
     if last == "leaves":
-        instructions = play.send(happened.ClusterQueueChanged(queue("q", 2)))
+        instructions = cluster.send(happened.ClusterQueueChanged(queue("q", 2)))
     else:
-        instructions = play.send(happened.ClusterQueueDeleted("q"))
-    assert play.state.queries.cohort_status("org") is None
+        instructions = cluster.send(happened.ClusterQueueDeleted("q"))
+    assert cluster.state.queries.cohort_status("org") is None
     assert RefreshCohort("org") in instructions
 
 
 def test_d19_implicit_cohort_of_broken_circle_is_refreshed_when_it_is_dropped() -> None:
-    play = Play()
+    cluster = SmallCluster()
     for name, parent in (("a", "b"), ("b", "a")):
-        play.send(happened.CohortChanged(Cohort(name, parent, ())))
-    play.send(happened.CohortDeleted("a"))
-    instructions = play.send(happened.CohortDeleted("b"))
-    assert (play.state.queries.cohort_status("a"), play.state.queries.cohort_status("b")) == (None, None)
+        cluster.send(happened.CohortChanged(Cohort(name, parent, ())))
+    cluster.send(happened.CohortDeleted("a"))
+    instructions = cluster.send(happened.CohortDeleted("b"))
+    assert (cluster.state.queries.cohort_status("a"), cluster.state.queries.cohort_status("b")) == (
+        None,
+        None,
+    )
     assert {RefreshCohort("a"), RefreshCohort("b")} <= {*instructions}
 
 
 def test_d20_shares_are_exact_and_the_status_rounds_up() -> None:
-    play = Play(CoreSettings(fair_sharing=FairSharing()))
-    play.put(queue("q", 0, cohort="org"), queue("pool", 3, cohort="org"))
-    play.submit("w", "q", cpu=2)
-    play.decide()
-    status = play.state.queries.cluster_queue_status("q")
+    cluster = SmallCluster(CoreSettings(fair_sharing=FairSharing()))
+    cluster.put(queue("q", 0, cohort="org"), queue("pool", 3, cohort="org"))
+    cluster.submit("w", "q", cpu=2)
+    cluster.decide()
+    status = cluster.state.queries.cluster_queue_status("q")
     assert status is not None
     assert status.share is not None
     assert (status.share.amount, status.share.weighted_share) == (Fraction(2000, 3), 667)
 
 
 def test_d20_local_queue_without_cluster_queue_counts_nothing() -> None:
-    play = Play()
-    play.put(queue("q", 2))
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2))
     for name in ("runs", "waits"):
-        play.submit(name, "q", cpu=2)
-    play.decide()
-    status = play.state.queries.local_queue_status(key("q"))
+        cluster.submit(name, "q", cpu=2)
+    cluster.decide()
+    status = cluster.state.queries.local_queue_status(key("q"))
     assert status is not None
     assert (status.pending, status.reserving, status.admitted) == (1, 1, 1)
-    play.send(happened.ClusterQueueDeleted("q"))
-    status = play.state.queries.local_queue_status(key("q"))
+    cluster.send(happened.ClusterQueueDeleted("q"))
+    status = cluster.state.queries.local_queue_status(key("q"))
     assert status is not None
     assert (status.pending, status.reserving, status.admitted) == (0, 0, 0)
     assert (status.flavors_reservation, status.flavors_usage) == (None, None)
-    play.put(queue("q", 2))
-    status = play.state.queries.local_queue_status(key("q"))
+    cluster.put(queue("q", 2))
+    status = cluster.state.queries.local_queue_status(key("q"))
     assert status is not None
     assert (status.pending, status.reserving, status.admitted) == (1, 1, 1)
 
 
 def test_d19_sampling_of_past_use_counts_no_cycle() -> None:
     sharing = AdmissionFairSharing(half_life=60 * 10**9, sampling_interval=60 * 10**9)
-    play = Play(CoreSettings(admission_fair_sharing=sharing))
-    play.put(queue("q", 2))
-    before = play.state.queries.cycles_run
-    play.now += 60 * 10**9
-    play.cycles()
-    assert play.state.queries.cycles_run == before
-    play.submit("w", "q")
-    play.cycles()
-    assert play.state.queries.cycles_run == before + 1
+    cluster = SmallCluster(CoreSettings(admission_fair_sharing=sharing))
+    cluster.put(queue("q", 2))
+    before = cluster.state.queries.cycles_run
+    cluster.now += 60 * 10**9
+    cluster.cycles()
+    assert cluster.state.queries.cycles_run == before
+    cluster.submit("w", "q")
+    cluster.cycles()
+    assert cluster.state.queries.cycles_run == before + 1
 
 
 def test_admissibility_is_known_before_the_first_attempt(state: AdmissionState) -> None:
@@ -368,7 +371,7 @@ def test_object_that_is_observed_again_changes_nothing(state: AdmissionState) ->
         happened.ResourceFlavorChanged(ResourceFlavor("default", (("kind", "old"),))),
         happened.AdmissionCheckChanged(AdmissionCheck("budget", "controller", active=True)),
         happened.TopologyChanged("rooms"),
-        happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "lone"), "q")),
+        happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "other"), "q")),
         happened.LimitRangeChanged(ObjectKey("n", "bounds"), bounds),
         happened.LimitRangeChanged(ObjectKey("n", "more"), bounds),
         happened.LimitRangeDeleted(ObjectKey("n", "more")),
@@ -420,83 +423,88 @@ def _reserved(instructions: list[Instruction]) -> list[ObjectKey]:
 def test_changed_candidate_for_preemption_ends_the_waiting_of_lanes_that_may_preempt(
     change: dict[str, int],
 ) -> None:
-    play = Play()
-    play.put(queue("q", 3, "org", preemption=LOWER))
-    play.submit("first", "q", 2)
-    play.run("first")
-    play.submit("second", "q", 2)
-    play.run()
-    assert play.is_quiet
-    before = play.workloads["first"]
-    play.change("first", **change)
-    assert not play.is_quiet
-    play.send(happened.ClusterQueueDeleted("q"))
-    play.put_workload(before)
+    cluster = SmallCluster()
+    cluster.put(queue("q", 3, "org", preemption=LOWER))
+    cluster.submit("first", "q", 2)
+    cluster.run("first")
+    cluster.submit("second", "q", 2)
+    cluster.run()
+    assert cluster.is_quiet
+    before = cluster.workloads["first"]
+    cluster.change("first", **change)
+    assert not cluster.is_quiet
+    cluster.send(happened.ClusterQueueDeleted("q"))
+    cluster.put_workload(before)
 
 
 def test_changed_candidate_for_preemption_ends_no_waiting_of_lanes_that_never_preempt() -> None:
-    play = Play()
-    play.put(queue("q", 3, "org"))
-    play.submit("first", "q", 2)
-    play.run("first")
-    play.submit("second", "q", 2)
-    play.run()
-    play.change("first", priority=-1)
-    assert play.is_quiet
+    cluster = SmallCluster()
+    cluster.put(queue("q", 3, "org"))
+    cluster.submit("first", "q", 2)
+    cluster.run("first")
+    cluster.submit("second", "q", 2)
+    cluster.run()
+    cluster.change("first", priority=-1)
+    assert cluster.is_quiet
 
 
 def test_pending_workloads_are_listed_with_queue_and_whether_they_are_parked() -> None:
-    play = Play()
-    play.put(queue("q", 4), queue("closed", 4, stop_policy=StopPolicy.HOLD))
-    play.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "astray"), "nowhere")))
-    for name, local_queue in (("runs", "q"), ("parked", "q"), ("stopped", "closed"), ("lost", "astray")):
-        play.submit(name, local_queue, cpu=3)
-    play.decide()
-    play.submit("new", "q", cpu=1)
+    cluster = SmallCluster()
+    cluster.put(queue("q", 4), queue("closed", 4, stop_policy=StopPolicy.HOLD))
+    cluster.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "dangling"), "nowhere")))
+    for name, local_queue in (("runs", "q"), ("parked", "q"), ("stopped", "closed"), ("lost", "dangling")):
+        cluster.submit(name, local_queue, cpu=3)
+    cluster.decide()
+    cluster.submit("new", "q", cpu=1)
     listed = {
         pending.workload.name: (pending.local_queue.name, pending.cluster_queue, pending.is_parked)
-        for pending in play.state.queries.pending_workloads()
+        for pending in cluster.state.queries.pending_workloads()
     }
     assert listed == {
         "parked": ("q", "q", True),
         "stopped": ("closed", "closed", True),
-        "lost": ("astray", "", True),
+        "lost": ("dangling", "", True),
         "new": ("q", "q", False),
     }
 
 
 def test_queries_return_queue_of_workload_and_head_that_blocks_it() -> None:
-    play = Play()
-    play.put(queue("q", 4, queueing_strategy=QueueingStrategy.STRICT_FIFO))
-    play.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "astray"), "nowhere")))
-    for name, local_queue in (("first", "q"), ("second", "q"), ("lost", "astray"), ("homeless", "none")):
-        play.submit(name, local_queue, cpu=5)
-    assert play.state.queries.blocking_head("q") is None
-    play.decide()
-    state = play.state
+    cluster = SmallCluster()
+    cluster.put(queue("q", 4, queueing_strategy=QueueingStrategy.STRICT_FIFO))
+    cluster.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "dangling"), "nowhere")))
+    for name, local_queue in (
+        ("first", "q"),
+        ("second", "q"),
+        ("lost", "dangling"),
+        ("without-queue", "none"),
+    ):
+        cluster.submit(name, local_queue, cpu=5)
+    assert cluster.state.queries.blocking_head("q") is None
+    cluster.decide()
+    state = cluster.state
     assert [state.queries.blocking_head(name) for name in ("q", "nowhere")] == [key("first"), None]
     strategies = [state.queries.queueing_strategy(name) for name in ("q", "nowhere")]
     assert strategies == [QueueingStrategy.STRICT_FIFO, None]
     cluster_queues = [
-        state.queries.cluster_queue_of(key(name)) for name in ("second", "lost", "homeless", "unknown")
+        state.queries.cluster_queue_of(key(name)) for name in ("second", "lost", "without-queue", "unknown")
     ]
     assert cluster_queues == ["q", "nowhere", None, None]
 
 
 def test_restarted_state_contains_only_observations() -> None:
-    play = Play()
-    play.put(queue("q", 4))
+    cluster = SmallCluster()
+    cluster.put(queue("q", 4))
     for name in ("runs", "waits"):
-        play.submit(name, "q", cpu=3)
-    play.decide()
-    play.submit("decided", "q", cpu=1)
-    assert reserved(play.cycles()) == ["decided"]
-    restarted = play.state.restarted()
+        cluster.submit(name, "q", cpu=3)
+    cluster.decide()
+    cluster.submit("decided", "q", cpu=1)
+    assert reserved(cluster.cycles()) == ["decided"]
+    restarted = cluster.state.restarted()
     restarted.validate()
-    assert play.refusal("waits") is not None
+    assert cluster.refusal("waits") is not None
     assert restarted.queries.last_refusal(key("waits")) is None
     assert restarted.queries.workload_phase(key("runs")) is Phase.ADMITTED
     assert restarted.queries.workload_phase(key("decided")) is Phase.PENDING
-    decided = restarted.handle(happened.CyclesRequested(), now=play.now)
+    decided = restarted.handle(happened.CyclesRequested(), now=cluster.now)
     assert reserved(decided) == ["decided"]
-    assert play.state.queries.workload_phase(key("decided")) is Phase.ADMITTED
+    assert cluster.state.queries.workload_phase(key("decided")) is Phase.ADMITTED

@@ -3,7 +3,7 @@
 from admitq.core.waiting.pending import PendingEntry, new_pending
 from admitq.core.waiting.timers import Timers
 from admitq.core.waiting.wait_states import BACKOFF_ENDED, BACKOFF_SET, QUEUED, Backoff
-from tests.unit.core.pending_stage import workload
+from tests.unit.core.pending_workloads import workload
 
 
 def _hold_back(timers: Timers, name: str, until: int) -> PendingEntry:

@@ -40,7 +40,7 @@ from admitq.core.waiting.wait_states import (
     WaitingForPreemption,
     WaitingForQuota,
 )
-from tests.unit.core.pending_stage import NO_FIT, workload
+from tests.unit.core.pending_workloads import NO_FIT, workload
 
 HEAD: Position = new_pending(workload("a")).position
 

@@ -11,8 +11,8 @@ from admitq.core.requests import template_requesting
 from admitq.core.state import AdmissionState
 from admitq.core.world import World
 from tests.unit.core.evaluated import Evaluated
-from tests.unit.core.pending_stage import CPU, lines_run
-from tests.unit.core.play import key, queue, reserved
+from tests.unit.core.pending_workloads import CPU, lines_run
+from tests.unit.core.small_cluster import key, queue, reserved
 
 NOMINAL, RELEASED = 1_000_000, 7
 

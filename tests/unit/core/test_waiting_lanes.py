@@ -16,7 +16,7 @@ from admitq.core.waiting.wait_states import (
     WaitingForQuota,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
-from tests.unit.core.pending_stage import NO_FIT, Quota, drain, enter, needs, pop, queue_of, workload
+from tests.unit.core.pending_workloads import NO_FIT, Quota, drain, enter, needs, pop, queue_of, workload
 
 
 def _pods(cpu: int) -> tuple[PodSet, ...]:

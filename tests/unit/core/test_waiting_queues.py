@@ -2,7 +2,7 @@
 
 from admitq.core.model import FlavorQuotas, PodSet, ResourceGroup, ResourceQuota
 from admitq.core.requests import template_requesting
-from tests.unit.core.play import Play, queue
+from tests.unit.core.small_cluster import SmallCluster, queue
 
 
 def _covers(**quotas: int) -> tuple[ResourceGroup, ...]:
@@ -15,16 +15,16 @@ def _gpus(count: int) -> tuple[PodSet, ...]:
 
 
 def test_return_of_quota_that_its_queue_no_longer_covers_ends_waiting_in_tree() -> None:
-    play = Play()
-    play.put(
+    cluster = SmallCluster()
+    cluster.put(
         queue("former", cohort="org", resource_groups=_covers(cpu=1, gpu=0)),
         queue("other", cohort="org", resource_groups=_covers(gpu=2)),
     )
-    play.submit("running", "former", pod_sets=_gpus(2))
-    play.run("running")
-    play.put(queue("former", cohort="org", resource_groups=_covers(cpu=1)))
-    play.submit("waits", "other", pod_sets=_gpus(1))
-    play.run()
-    assert play.is_quiet
-    play.finish("running")
-    play.run("waits")
+    cluster.submit("running", "former", pod_sets=_gpus(2))
+    cluster.run("running")
+    cluster.put(queue("former", cohort="org", resource_groups=_covers(cpu=1)))
+    cluster.submit("waits", "other", pod_sets=_gpus(1))
+    cluster.run()
+    assert cluster.is_quiet
+    cluster.finish("running")
+    cluster.run("waits")

@@ -23,7 +23,7 @@ from admitq.core.model import (
 from admitq.core.requests import template_requesting
 from admitq.shadow.findings import DisagreementKind
 from admitq.shadow.log_fields import make_log_fields
-from tests.unit.core.play import LOWER, RECLAIM, group, key, queue
+from tests.unit.core.small_cluster import LOWER, RECLAIM, group, key, queue
 from tests.unit.shadow.cluster import LEEWAY, PATIENCE, Cluster, Decision
 from tests.unit.shadow.histories import History
 

@@ -73,7 +73,7 @@ def policy(
 NamesAndReasons = list[tuple[str, str]]
 
 
-class Stage:
+class QuotaTrees:
     """A world that is filled by events, and searches for victims in it."""
 
     def __init__(self, settings: CoreSettings | None = None) -> None:
@@ -173,7 +173,7 @@ class Stage:
         """Return names and reasons of the targets; the tree must be unchanged after the search."""
         usage = stated(of)
         before = self.cells()
-        found = find_victims(
+        victims = find_victims(
             self.world,
             self.preemptor(queue, priority, queued),
             usage,
@@ -181,7 +181,7 @@ class Stage:
             [ObjectKey("default", name) for name in excluded],
         )
         assert self.cells() == before, "the search changed the tree"
-        return [(victim.entry.workload.key.name, str(victim.reason)) for victim in found]
+        return [(victim.entry.workload.key.name, str(victim.reason)) for victim in victims]
 
     def victim_names(self, queue: str, of: Stated = 1, priority: int = 0, **options: Any) -> list[str]:
         return [name for name, _ in self.victims(queue, of, priority, **options)]

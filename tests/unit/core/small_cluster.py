@@ -50,7 +50,7 @@ def queue(name: str, cpu: int = 0, cohort: str | None = None, **fields: Any) -> 
 
 
 @dataclass
-class Play:
+class SmallCluster:
     """Drives the state of the core with events, and validates it after each."""
 
     settings: CoreSettings = field(default_factory=CoreSettings)
