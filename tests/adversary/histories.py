@@ -17,7 +17,7 @@ from localcluster.waiting import eventually
 from tests.adversary import law
 from tests.adversary.arena import Arena
 from tests.adversary.moves import HOLD, OWN_RESOURCES, SUBJECTS, Move, Tenant, acts_of, make, owner_of
-from tests.controlplane.rest import Snapshot, broken
+from tests.controlplane.rest import Snapshot, find_violations
 
 QUOTA: Final = 2
 """CPU of the queue of a history. Pods mostly ask for one."""
@@ -207,7 +207,7 @@ class History:
             local_queues=[one for one in seen.local_queues if one["metadata"]["name"] == self.queue],
             jobs=(),
         )
-        problems = broken(own, format_time(time.time_ns()))
+        problems = find_violations(own, format_time(time.time_ns()))
         assert not problems, problems
         return True
 

@@ -32,7 +32,7 @@ from tests.controlplane.workload_scenes import (
 PREBUILT: Final = "w"
 """The prebuilt Workload of a scene."""
 ORIGINAL: Final = "w0"
-"""The Workload that the one without job is to replace."""
+"""The Workload that the one without job will replace."""
 LONG_AGO: Final = 3600 * SECOND
 
 
@@ -59,12 +59,12 @@ async def _living(stage: Stage) -> list[dict[str, Any]]:
 
 
 def resized(pods: int) -> Change:
-    """State another number of pods in the podset."""
+    """Change the number of pods of the podset."""
     return lambda workload, _: with_value(workload, ("spec", "podSets", 0, "count"), pods)
 
 
 def assign(pods: int) -> Callable[[StatusTransition], None]:
-    """State that so many pods have quota, of a CPU each."""
+    """Write an admission for a number of pods with a CPU each."""
 
     def assigned(transition: StatusTransition) -> None:
         admission: JsonObject = transition.status["admission"]
@@ -81,7 +81,7 @@ def finish_slice(reason: Reason) -> Change:
 
 
 def finish_long_ago(workload: JsonObject, now: int) -> JsonObject:
-    """State that the Workload has finished an hour ago."""
+    """Write that the Workload finished an hour ago."""
     return status(lambda one: one.finish(Reason.SUCCEEDED, "done"))(workload, now - LONG_AGO)
 
 
@@ -91,13 +91,13 @@ def _without_annotations(workload: JsonObject, _: int) -> JsonObject:
 
 
 def _with_other_image(workload: JsonObject, _: int) -> JsonObject:
-    """State another image of the first container."""
+    """Change the image of the first container."""
     image = ("spec", "podSets", 0, "template", "spec", "containers", 0, "image")
     return with_value(workload, image, "example.com/other:1")
 
 
 def _without_label(workload: JsonObject, _: int) -> JsonObject:
-    """Remove the label that states the UID of the job."""
+    """Remove the label with the UID of the job."""
     job_uid = names_for(workload["apiVersion"].partition("/")[0]).job_uid
     labels = {key: value for key, value in workload["metadata"]["labels"].items() if key != job_uid}
     return with_value(workload, ("metadata", "labels"), labels)
@@ -109,7 +109,7 @@ def _without_owner(workload: JsonObject, now: int) -> JsonObject:
 
 
 def _owned_only(workload: JsonObject, _: int) -> JsonObject:
-    """State that the job is an owner, and not that it is the controller."""
+    """Write the job as an owner that is not the controller."""
     references: list[JsonObject] = workload["metadata"]["ownerReferences"]
     owners = [{key: value for key, value in one.items() if key != "controller"} for one in references]
     return with_value(workload, ("metadata", "ownerReferences"), owners)
@@ -130,7 +130,7 @@ async def slice_waits(stage: Stage) -> None:
 
 
 async def preemptible_slice_waits(stage: Stage) -> None:
-    """The same in a ClusterQueue in which higher priorities preempt."""
+    """An elastic job with a waiting slice in a ClusterQueue with preemption."""
     await _runs(stage, 1, preemption={"withinClusterQueue": "LowerPriority"})
     await _grows(stage)
 
@@ -173,7 +173,7 @@ async def two_pods_hold_all(stage: Stage) -> None:
 
 
 async def prebuilt_runs(stage: Stage) -> None:
-    """A job runs with a Workload that was made for it before."""
+    """A job runs with a prebuilt Workload."""
     await stage.queues(cpu=2)
     job = await stage.job(JOB, labels={stage.names.prebuilt_workload_name: PREBUILT})
     template = {"spec": job["spec"]["template"]["spec"]}
@@ -194,7 +194,7 @@ async def job_admitted(stage: Stage) -> None:
 
 
 def to_size(pods: int) -> Step:
-    """Have the job want so many pods, and so much quota be there."""
+    """Change the number of pods of the job, and the quota."""
 
     async def resized(stage: Stage) -> None:
         await resize(stage, pods, JOB)
@@ -204,7 +204,7 @@ def to_size(pods: int) -> Step:
 
 
 async def preempt_slice(stage: Stage) -> None:
-    """Have a job of higher priority come, run and be deactivated."""
+    """Create a job of higher priority, which runs and is then deactivated."""
     await preempt(stage)
     await stage.until_running("preemptor", running=False)
 
@@ -454,9 +454,9 @@ RETENTION: Final[Sequence[Row]] = (
         {"active": False, "Evicted": "True Deactivated", "admission": None, "job": "suspended"},
     ),
 )
-"""Rows for an installation that retains what has ended for a second."""
+"""Rows for an installation with a retention period of one second."""
 
 
 async def written_workload(stage: Stage, row: Row) -> JsonObject:
-    """The Workload that the other program of a row writes."""
+    """The Workload that a row writes."""
     return await (subject_of(stage, row.subject) if row.written is None else row.written(stage))

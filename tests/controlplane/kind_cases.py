@@ -1,6 +1,6 @@
-"""What the YAML of a kind of jobs says, and one job of the kind on a stage, its controller played.
+"""The case files of job kinds, and jobs of a kind on a stage, whose controller is played.
 
-``kinds/README.md`` tells what may stand in the YAML.
+``kinds/README.md`` describes the case files.
 """
 
 import copy
@@ -28,13 +28,13 @@ from tests.controlplane.stage import Stage, condition_of
 from tests.unit.integrations.examples import custom_kinds
 
 KINDS = (*load_integrations(), *custom_kinds())
-"""Every kind that there are cases of."""
+"""Every kind with a case file."""
 
 FOLDER = Path(__file__).parent / "kinds"
 EVERY_KIND = FOLDER / "every-kind.yaml"
 
 HELD, CHECKED, ELSEWHERE = "held", "checked", "elsewhere"
-"""LocalQueues that admit nothing, that reserve quota and wait for a check, that lead to other clusters."""
+"""LocalQueues: one is stopped, one reserves quota and waits for a check, one belongs to MultiKueue."""
 
 NULL = "<null>"
 
@@ -43,7 +43,7 @@ FLAVOR: Mapping[str, Any] = {
     "nodeLabels": {"kubernetes.io/os": "linux"},
     "tolerations": [{"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}],
 }
-"""What an admission gives every podset."""
+"""Fields that an admission injects into every podset."""
 
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
 _OUR_GROUP = re.compile(rf"(?<![\w.]){re.escape(DEFAULT_GROUP)}(?=/)")
@@ -56,14 +56,14 @@ _TIME = "2030-01-01T00:00:00Z"
 
 
 def path_of(text: str) -> FieldPath:
-    """The path that a text such as ``spec.jobs[0].labels[example.com/a]`` names."""
+    """Parse a path such as ``spec.jobs[0].labels[example.com/a]``."""
     return tuple(
         int(inside) if inside.isdigit() else inside or plain for plain, inside in _STEP.findall(text)
     )
 
 
 def with_changes(obj: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the object with these values, by path; null takes a field away, ``NULL`` writes null."""
+    """A copy of the object with these values, by path; null removes a field, ``NULL`` writes null."""
     result = copy.deepcopy(obj)
     for text, value in copy.deepcopy(dict(changes)).items():
         *outer, last = path_of(text)
@@ -84,7 +84,7 @@ def with_changes(obj: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def differences(obj: dict[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Where the object is not as wanted, by path; null stands for a field that is not there."""
+    """The differences of an object from expected values, by path; null stands for a missing field."""
     found = {text: value_at(obj, path_of(text)) for text in wanted}
     return [
         f"{text} is {found[text]!r}, not {wanted[text]!r}" for text in wanted if found[text] != wanted[text]
@@ -96,17 +96,17 @@ def differences(obj: dict[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class PodSetCase:
-    """A podset that the Workload must have, and where in the job its pods get what an admission gives."""
+    """An expected podset, and the places in the job for the fields that an admission injects."""
 
     name: str
     count: int
     template: str | None = None
-    """Where the pod template is; that of a kind that has none stands in ``places``."""
+    """The path of the pod template; a kind without one has ``places``."""
     places: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Where ``nodeSelector``, ``tolerations``, ``labels`` and ``annotations`` are put."""
+    """Paths of ``nodeSelector``, ``tolerations``, ``labels`` and ``annotations``."""
 
     def place(self, what: str) -> FieldPath | None:
-        """Where something is put; None if this kind cannot say it."""
+        """The path of an injected field; None if the kind has no such field."""
         if what in self.places:
             return path_of(self.places[what])
         if self.template is None:
@@ -117,7 +117,7 @@ class PodSetCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What the kind's controller does to bring a job into a phase of its life, in this order."""
+    """The writes of the kind's controller that bring a job into a phase, in this order."""
 
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     status: dict[str, Any] | None = None
@@ -127,7 +127,7 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A change of a queued job, and the podsets that its Workload must have then."""
+    """A change of a queued job, and the expected podsets of its Workload."""
 
     change: Mapping[str, Any]
     podSets: Mapping[str, int]  # noqa: N815 as in the YAML
@@ -135,7 +135,7 @@ class Edit:
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """A job that is admitted with fewer pods than it would like."""
+    """A job that is admitted with fewer pods than it requests."""
 
     given: Mapping[str, Any]
     quota: Mapping[str, Any]
@@ -145,22 +145,22 @@ class Partial:
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """What a job of the kind makes: a job that follows it and is not queued."""
+    """A child that a job of the kind creates, which is not queued."""
 
     manifest: dict[str, Any]
     integration: Integration
     name: str = "child"
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    """What the controller writes into the child, by path, where that differs from the manifest."""
+    """Fields that the controller writes differently from the manifest of the child, by path."""
     forgeries: Mapping[str, Mapping[str, Any]] = dataclasses.field(
         default_factory=dict[str, Mapping[str, Any]]
     )
-    """Changes by which the child is none that the controller creates."""
+    """Changes that make the child one that the controller would not create."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A rule of validation, with a request that breaks it and one that does not."""
+    """A rule of validation, with an invalid and a valid request."""
 
     rule: str
     refused: Mapping[str, Any]
@@ -173,7 +173,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Mutation:
-    """What a new job of the kind becomes."""
+    """Defaults of a new job of the kind."""
 
     rule: str
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
@@ -182,7 +182,7 @@ class Mutation:
 
 @dataclass(frozen=True, kw_only=True)
 class KindCase:
-    """All that is tried of one kind."""
+    """The cases of one kind."""
 
     integration: Integration
     manifest: dict[str, Any]
@@ -211,7 +211,7 @@ class KindCase:
 
     @property
     def has_real_pods(self) -> bool:
-        """Whether the kind's real controller runs, and its pods with it."""
+        """Whether the kind's real controller runs and creates pods."""
         return bool(self.play["running"].until)
 
     @property
@@ -221,7 +221,7 @@ class KindCase:
 
     @property
     def definitions(self) -> list[str]:
-        """Definitions that the kind is of, follows from, or makes jobs of."""
+        """The CRDs of the kind, of objects that it needs, and of its children."""
         kinds = [self.integration, *([self.child.integration] if self.child else [])]
         wanted = [f"{one.plural}.{one.group}" for one in kinds]
         wanted += [
@@ -235,11 +235,11 @@ class KindCase:
 
 
 class _Malformed(Exception):
-    """A YAML file of cases has an unknown key, or lacks a needed one."""
+    """A case file has an unknown key, or lacks a required one."""
 
 
 class _NoManifest(_Malformed):
-    """A page does not show what is looked for."""
+    """A page does not contain the manifest."""
 
 
 def _made(cls: Any, given: Mapping[str, Any], where: str) -> Any:
@@ -263,7 +263,7 @@ def kinds_with_cases() -> list[Integration]:
 
 
 def load(integration: Integration, group: str) -> KindCase:
-    """The cases of a kind, with our labels in an API group."""
+    """The cases of a kind, with labels of an API group."""
     where = file_of(integration).name
     given: dict[str, Any] = yaml.safe_load(in_group(file_of(integration).read_text(), group))
     given["manifest"] = _manifest(given["manifest"], integration, group)
@@ -289,12 +289,12 @@ def load(integration: Integration, group: str) -> KindCase:
 
 
 def in_group(text: str, group: str) -> str:
-    """A text about our labels, in an API group."""
+    """A text with its labels changed to an API group."""
     return _OUR_GROUP.sub(group, text)
 
 
 def _manifest(given: Any, integration: Integration, group: str) -> dict[str, Any]:
-    """The manifest itself, or the first of the kind in a page of the documentation."""
+    """The given manifest, or the first one of the kind in a page of the documentation."""
     if not isinstance(given, str):
         return given
     for document in _shown(given, group):
@@ -304,7 +304,7 @@ def _manifest(given: Any, integration: Integration, group: str) -> dict[str, Any
 
 
 def _shown(page: str, group: str) -> Iterator[dict[str, Any]]:
-    """The objects that a page of the documentation shows, in its order."""
+    """The manifests of a page of the documentation, in order."""
     for text in _YAML_BLOCK.findall((REPOSITORY / page).read_text()):
         yield from yaml.safe_load_all(in_group(text, group))
 
@@ -327,7 +327,7 @@ def _child(given: Mapping[str, Any], group: str) -> Child:
 def _common_rules(
     integration: Integration, pod_sets: tuple[PodSetCase, ...], group: str
 ) -> Iterator[dict[str, Any]]:
-    """The rules of all kinds that this one obeys; those about templates only where it has one."""
+    """The common rules that apply to this kind; those about templates only if it has one."""
     template = pod_sets[0].template if pod_sets else None
     for listed in yaml.safe_load(in_group(EVERY_KIND.read_text(), group)):
         rule = dict(listed)
@@ -375,16 +375,16 @@ class PlayedJob:
         )
 
     async def workload(self) -> dict[str, Any]:
-        """The job's one Workload."""
+        """The only Workload of the job."""
         return await self.stage.workload(self.name)
 
     async def change_workload(self, patch: dict[str, Any]) -> None:
-        """Merge something into the job's Workload."""
+        """Apply a merge patch to the job's Workload."""
         workload = await self.workload()
         await self.stage.change(self.stage.kinds.workloads, workload["metadata"]["name"], patch)
 
     async def play(self, name: str) -> None:
-        """Do what the kind's controller does in a phase; nothing where the kind does nothing."""
+        """Write what the kind's controller writes in a phase, which may be nothing."""
         phase = self.case.play.get(name)
         if phase is None:
             return
@@ -410,7 +410,7 @@ class PlayedJob:
             await self.stage.change(PODS, pod["metadata"]["name"], {"status": {"phase": phase}}, "status")
 
     async def until(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Wait until the job is as wanted."""
+        """Wait until the job has the wanted fields."""
 
         async def found() -> dict[str, Any]:
             job = await self.get()
@@ -424,11 +424,11 @@ class PlayedJob:
         return await self.until(self.case.started)
 
     async def until_suspended(self) -> dict[str, Any]:
-        """Wait until the job is held."""
+        """Wait until the job is suspended."""
         return await self.until(self.case.suspended)
 
     async def until_condition(self, type_: str, *wanted: str) -> None:
-        """Wait until the Workload has a condition with this status, reason and message, as far as given."""
+        """Wait until a condition of the Workload has this status, reason and message, if given."""
 
         async def found() -> bool:
             seen = condition_of(await self.workload(), type_) or ()
@@ -443,7 +443,7 @@ class PlayedJob:
         return {one.get("name", "main"): one.get("count", 1) for one in listed}
 
     def not_injected(self, job: dict[str, Any], workload: dict[str, Any]) -> list[str]:
-        """What an admission gives and the job's podsets lack."""
+        """Fields that an admission injects and that the job's podsets lack."""
         names, kind = self.stage.names, self.case.integration.kind
         queue = value_at(workload, ("spec", "queueName"))
         lacking: list[str] = []
@@ -469,7 +469,7 @@ class PlayedJob:
         return lacking
 
     async def is_gone_for_good(self) -> bool:
-        """Whether the job is not there, and none of its Workloads is held.
+        """Whether the job does not exist, and none of its Workloads has a finalizer.
 
         That the garbage collector then takes those away is not waited for: it learns of kinds that are new
         to the cluster every half a minute only.
@@ -485,12 +485,12 @@ class PlayedJob:
 
 
 def has_finalizers(obj: dict[str, Any]) -> bool:
-    """Whether something holds the object."""
+    """Whether the object has finalizers."""
     return bool(obj["metadata"].get("finalizers"))
 
 
 async def open_queues(stage: Stage, case: KindCase, *, quota: Mapping[str, Any] | None = None) -> None:
-    """Create the queue that the manifest names, with quota enough, and what the job needs besides."""
+    """Create the queue that the manifest names, with enough quota, and other objects that the job needs."""
     await stage.flavor("f", **FLAVOR)
     await _queue(stage, case, case.queue(stage.names.group), "cq", quota=quota)
     for obj in case.objects:
@@ -498,19 +498,19 @@ async def open_queues(stage: Stage, case: KindCase, *, quota: Mapping[str, Any] 
 
 
 async def held_queue(stage: Stage, case: KindCase) -> None:
-    """Create the LocalQueue that admits nothing."""
+    """Create the LocalQueue of a stopped ClusterQueue."""
     await _queue(stage, case, HELD, HELD, stopPolicy="Hold")
 
 
 async def checked_queue(stage: Stage, case: KindCase) -> None:
-    """Create a LocalQueue with an admission check without controller, and play that controller."""
+    """Create a LocalQueue with an admission check, and play the controller of the check."""
     await stage.active_check("check")
     strategy = {"admissionChecks": [{"name": stage.own("check")}]}
     await _queue(stage, case, CHECKED, CHECKED, admissionChecksStrategy=strategy)
 
 
 async def queue_elsewhere(stage: Stage) -> None:
-    """Create a LocalQueue that leaves its jobs to the dispatcher of several clusters."""
+    """Create a LocalQueue whose jobs the MultiKueue dispatcher handles."""
     spec = {"controllerName": stage.names.multikueue_controller}
     await stage.create(stage.kinds.admission_checks, stage.own(ELSEWHERE), {"spec": spec})
     checks = {"admissionChecks": [{"name": stage.own(ELSEWHERE)}]}
@@ -536,7 +536,7 @@ async def _queue(
 
 
 async def create_other(stage: Stage, obj: dict[str, Any]) -> None:
-    """Create an object of any kind that a registered or an own kind follows from."""
+    """Create an object that jobs of a kind need."""
     group, _, version = str(obj["apiVersion"]).rpartition("/")
     plural = f"{str(obj['kind']).lower()}s"
     await stage.create(

@@ -1,7 +1,7 @@
-"""The manners in which another program writes a Workload: what it sends when it wants the Workload to be so.
+"""The manners in which another program may write a Workload.
 
-A write is given as two versions of a Workload, before and after, which differ in the status or in the rest.
-Each manner sends the difference in its own way, and says no more than a program of that kind says.
+A write is given by two versions of a Workload, which differ either in the status or in the rest. Each manner
+sends the difference as a program of that kind does.
 """
 
 import time
@@ -18,32 +18,32 @@ from admitq_api.quantity import format_amount, parse_amount
 from localcluster.waiting import eventually
 
 Change = Callable[[JsonObject, int], JsonObject]
-"""Makes a Workload as it should be from the Workload as it is and the time in nanoseconds."""
+"""Return the changed Workload, from the current one and the time in nanoseconds."""
 
 
 class Manner(StrEnum):
     """How a program writes."""
 
     MERGE_PATCH = "merge patch"
-    """A merge patch of what differs."""
+    """A merge patch of the difference."""
     PUT = "PUT"
-    """The whole object, as it was read but for what differs."""
+    """The whole object as it was read, with the change."""
     TYPED_UPDATE = "typed update"
-    """The whole object as a client with types writes it: nothing empty, quantities in canonical form."""
+    """The whole object as a typed client writes it: without empty fields, with canonical quantities."""
     APPLY = "server-side apply"
     """Server-side apply, by one field manager for each concern (semantics, Process model)."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """One server-side apply: of these fields, and of no others, the field manager is then an owner."""
+    """One server-side apply: afterwards the field manager owns exactly these fields."""
 
     manager: str
     fields: JsonObject
 
 
 CHECK_CONTROLLER: Final = "example.com/check"
-"""The field manager of check states: what the AdmissionCheck names as its controller."""
+"""The field manager of check states: the controller name of the AdmissionCheck."""
 
 _OWN_CONCERNS: Final[Mapping[str, str]] = {
     "PodsReady": "job-controller-PodsReady",
@@ -53,17 +53,17 @@ _OWN_CONCERNS: Final[Mapping[str, str]] = {
 """The concerns of conditions that are not applied together with the admission."""
 
 _QUANTITIES: Final = frozenset({"requests", "limits", "resourceUsage", "resources", "overhead"})
-"""Fields that map resources to quantities, where what they hold is not a mapping itself."""
+"""Fields that map resources to quantities, unless their values are mappings."""
 
 
 async def write(client: Client, names: Names, key: tuple[str, str], change: Change, manner: Manner) -> None:
-    """Write a change upon the newest version of a Workload; after a conflict upon the next version.
+    """Write a change to the newest version of a Workload, and retry after a conflict.
 
     Args:
-        client: of the other program.
+        client: the client of the other program.
         names: the names of the API group.
         key: namespace and name of the Workload.
-        change: what is to be different.
+        change: the change.
         manner: how the program writes.
 
     Raises:
@@ -106,7 +106,7 @@ async def write(client: Client, names: Names, key: tuple[str, str], change: Chan
 
 
 def typed(workload: JsonObject) -> dict[str, Any]:
-    """A Workload as a client with types writes it back: empty fields are gone, quantities are canonical."""
+    """A Workload as a typed client writes it: without empty fields, with canonical quantities."""
     return cast("dict[str, Any]", _typed(workload))
 
 
@@ -123,7 +123,7 @@ def _typed(value: Any, field: str = "") -> Any:
 
 
 def canonical(resource: str, quantity: str | float) -> str:
-    """A quantity in another form that means the same: the canonical one."""
+    """The canonical form of a quantity."""
     return format_amount(resource, parse_amount(resource, quantity))
 
 
@@ -131,10 +131,10 @@ def canonical(resource: str, quantity: str | float) -> str:
 
 
 def applied(before: JsonObject, after: JsonObject, names: Names) -> list[Applied]:
-    """What the field managers with different concerns apply, each its complete intent.
+    """The applies of all field managers for a change, each with its complete intent.
 
-    What changes one condition alone applies that condition alone. What else changes the admission applies
-    the whole of it, and leaves out what is to be gone.
+    A change of a single condition applies only that condition. Any other change of the admission applies all
+    of it, without removed fields.
     """
     was, status = before.get("status") or {}, after.get("status") or {}
     if was == status:
@@ -167,7 +167,7 @@ def _applied_outside_status(before: JsonObject, after: JsonObject, names: Names)
 
 
 def _admission(workload: JsonObject) -> JsonObject:
-    """All of a status that is applied together with the admission."""
+    """All status fields that are applied together with the admission."""
     status: JsonObject = workload.get("status") or {}
     conditions = [one for one in _conditions(workload) if one["type"] not in _OWN_CONCERNS]
     said = {key: value for key, value in status.items() if key != "reclaimablePods" and value}
@@ -175,7 +175,7 @@ def _admission(workload: JsonObject) -> JsonObject:
 
 
 def not_applicable(before: JsonObject, after: JsonObject) -> dict[str, Any]:
-    """The merge patch of what can only be removed so: what a field manager does not own it cannot remove."""
+    """The merge patch of removals that an apply cannot make: another field manager owns the fields."""
     had, has = (value_at(one, ("status", "requeueState"), {}) for one in (before, after))
     if removed := {key: None for key in had if key not in has}:
         return {"status": {"requeueState": removed if has else None}}

@@ -1,12 +1,11 @@
-"""Plays stories of Workloads on a stage: small worlds in YAML, and what their conditions must say literally.
+"""Plays stories in YAML on a stage: they create objects, and expect literal texts of conditions.
 
-A case is a ``name``, the ``rows`` of the semantics that it shows (``rows.yaml`` says what each is), and
-``steps``. Each step is one word and what it is about. Names of objects without a namespace are made the
-story's own; ``$name`` in a text stands for such a name, ``$ns`` for the namespace, ``$uid(w)`` for a
-Workload's identity, ``$key(name)`` for a label or annotation of the API group.
+A case has a ``name``, the ``rows`` of the semantics that it shows (``rows.yaml`` describes them), and
+``steps``. Each step is one word with its arguments. Names of cluster-scoped objects get the suffix of the
+story. In texts, ``$name`` stands for such a name, ``$ns`` for the namespace, ``$uid(w)`` for the UID of a
+Workload, and ``$key(name)`` for a label or annotation of the API group.
 
-Workloads here belong to no job, so that a story can be their owner: it ends them, and it gives up the quota
-of those that are evicted.
+Workloads here have no job: the story finishes them, and releases the quota of evicted ones.
 """
 
 import re
@@ -27,7 +26,7 @@ from tests.controlplane.stage import Stage, condition_of
 
 FOLDER = Path(__file__).parent / "cases"
 FLAVOR = "f"
-"""The flavor of a quota that names none."""
+"""The flavor of a quota without a flavor."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Case:
     rows: tuple[str, ...]
     steps: tuple[Mapping[str, Any], ...]
     missing: tuple[str, ...] = ()
-    """Flavors that quotas name and that do not exist."""
+    """Flavors of quotas that are not created."""
 
     def __str__(self) -> str:
         return f"{'; '.join(self.rows)}: {self.name}"
@@ -57,31 +56,31 @@ async def play(stage: Stage, case: Case) -> None:
     """Play a story to its end.
 
     Raises:
-        AssertionError: something did not become as it must; the step and what was seen are told.
+        AssertionError: an expectation failed; the message has the step and the observed state.
     """
-    told = Play(stage, frozenset(case.missing))
+    running = Play(stage, frozenset(case.missing))
     for number, step in enumerate(case.steps, start=1):
         for word, what in step.items():
             try:
-                await told.words[word](what)
+                await running.words[word](what)
             except (AssertionError, ApiError) as error:
                 raise AssertionError(f"{case}, step {number}, {word}: {error}") from error
 
 
 @dataclass
 class StoryNames:
-    """The real names of what a story names."""
+    """The real names of the objects of a story."""
 
     stage: Stage
     uids: dict[str, str] = field(default_factory=dict[str, str])
-    """The identities of Workloads that the story created."""
+    """The UIDs of Workloads that the story created."""
 
-    def filled(self, value: Any) -> Any:
+    def with_real_names(self, value: Any) -> Any:
         """A value with the real names in its texts."""
         if isinstance(value, Mapping):
-            return {self.filled(key): self.filled(item) for key, item in value.items()}
+            return {self.with_real_names(key): self.with_real_names(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self.filled(item) for item in value]
+            return [self.with_real_names(item) for item in value]
         if not isinstance(value, str):
             return value
         with_uids = re.sub(r"\$uid\((\w+)\)", lambda found: self.uids[found[1]], value)
@@ -143,7 +142,7 @@ class Play:
 
     @property
     def words(self) -> Mapping[str, Callable[[Any], Awaitable[None]]]:
-        """What a step may say."""
+        """The words of steps, and their functions."""
         return {
             "flavor": _each(self._flavor),
             "cohort": _each(self._cohort),
@@ -176,7 +175,7 @@ class Play:
 
     async def _flavor(self, name: str, spec: dict[str, Any] | None) -> None:
         self._flavors.add(name)
-        await self.stage.flavor(name, **self._names.filled(spec or {}))
+        await self.stage.flavor(name, **self._names.with_real_names(spec or {}))
 
     async def _cohort(self, name: str, given: dict[str, Any] | None) -> None:
         spec = await self._quotas(dict(given or {}))
@@ -194,10 +193,12 @@ class Play:
                 raise
 
     async def _local_queue(self, name: str, spec: dict[str, Any]) -> None:
-        await self.stage.create(self.stage.kinds.local_queues, name, {"spec": self._names.filled(spec)})
+        await self.stage.create(
+            self.stage.kinds.local_queues, name, {"spec": self._names.with_real_names(spec)}
+        )
 
     async def _quotas(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The spec that a quota in short stands for, with the flavors that it names."""
+        """The spec of a quota in short form, with its flavors."""
         if "cpu" in given:
             given["quota"] = [{FLAVOR: {"cpu": given.pop("cpu")}}]
         groups: list[dict[str, Any]] = []
@@ -218,7 +219,7 @@ class Play:
         if "checks" in given:
             listed = [{"name": f"${name}"} for name in given.pop("checks")]
             given["admissionChecksStrategy"] = {"admissionChecks": listed}
-        return {**self._names.filled(given), **({"resourceGroups": groups} if groups else {})}
+        return {**self._names.with_real_names(given), **({"resourceGroups": groups} if groups else {})}
 
     async def _workload(self, name: str, given: dict[str, Any]) -> None:
         given = dict(given)
@@ -231,7 +232,7 @@ class Play:
         }
         metadata = {"metadata": {"annotations": given.pop("annotations")}} if "annotations" in given else {}
         obj = {**metadata, "spec": {**spec, **given}}
-        made = await self.stage.create(self.stage.kinds.workloads, name, self._names.filled(obj))
+        made = await self.stage.create(self.stage.kinds.workloads, name, self._names.with_real_names(obj))
         self._names.uids[name] = made["metadata"]["uid"]
 
     async def _check(self, name: str, active: bool) -> None:
@@ -258,15 +259,15 @@ class Play:
             status = {"status": {"conditions": [_active(patch["active"])]}}
             await self.stage.change(resource, name, status, "status")
             return
-        await self.stage.change(resource, name, self._names.filled(patch))
+        await self.stage.change(resource, name, self._names.with_real_names(patch))
 
     async def _status(self, name: str, status: dict[str, Any]) -> None:
         await self.stage.change(
-            self.stage.kinds.workloads, name, {"status": self._names.filled(status)}, "status"
+            self.stage.kinds.workloads, name, {"status": self._names.with_real_names(status)}, "status"
         )
 
     async def _label_namespace(self, labels: dict[str, Any]) -> None:
-        """Label the namespace, and go on when admitq has seen it.
+        """Label the namespace, and wait until admitq has observed it.
 
         A Workload made at once may reach admitq before the labels: watches have no common order. So a
         Workload waits, in a queue of its own that selects these labels, until it lacks nothing but quota.
@@ -305,12 +306,12 @@ class Play:
         )
 
     async def _release(self, name: str) -> None:
-        """End an eviction, as the owner of an evicted Workload does when nothing of it runs any more."""
+        """Release an evicted Workload, as its job controller does when no pod runs any more."""
         await self._is_evicted(name, None)
         await self.stage.apply_transition(name, lambda change: change.requeue("PendingEvaluation"))
 
     async def _later_than(self, name: str) -> None:
-        """Let what is made from now on be newer than this Workload and its reservation.
+        """Wait until new objects are newer than this Workload and its reservation.
 
         The API counts whole seconds.
         """
@@ -347,7 +348,7 @@ class Play:
             obj = await self.stage.get(resource, name)
             for type_, text in conditions.items():
                 found = " ".join(condition_of(obj, type_) or ())
-                wanted = self._names.filled(text)
+                wanted = self._names.with_real_names(text)
                 assert found == wanted, f"{type_} of {what} is\n  {found!r}, not\n  {wanted!r}"
             return True
 
@@ -373,7 +374,7 @@ class Play:
         await eventually(seen, what=f"count of {name}")
 
     async def _is_told(self, name: str, events: Mapping[str, str]) -> None:
-        """Events about a Workload; how long anything took is ``Ns``."""
+        """Events about a Workload; durations are written as ``Ns``."""
 
         async def seen() -> bool:
             found = [
@@ -381,7 +382,7 @@ class Play:
                 for reason, note in await self.stage.events("Workload", name)
             ]
             for reason, note in events.items():
-                assert (reason, self._names.filled(note)) in found, found
+                assert (reason, self._names.with_real_names(note)) in found, found
             return True
 
         await eventually(seen, what=f"events about {name}")
@@ -393,7 +394,7 @@ class Play:
         async def seen() -> bool:
             obj = await self.stage.get(resource, name)
             for path, value in fields.items():
-                found, wanted = _at(obj, path), self._names.filled(value)
+                found, wanted = _at(obj, path), self._names.with_real_names(value)
                 assert found == wanted, f"{path} of {what} is {found!r}, not {wanted!r}"
             return True
 
@@ -401,7 +402,7 @@ class Play:
 
 
 def _at(obj: Any, path: str) -> Any:
-    """What is at a path; a number in it counts the items of a list."""
+    """The value at a path; a number in the path is an index of a list."""
     for name in path.split("."):
         obj = cast("list[Any]", obj)[int(name)] if isinstance(obj, list) else (obj or {}).get(name)
     return obj
@@ -450,7 +451,7 @@ _RESOURCES = {"gpu": "example.com/gpu"}
 
 
 def _quota(name: str, quota: Any) -> dict[str, Any]:
-    """A quota: an amount, or an amount with what may be borrowed and lent of it."""
+    """A quota: an amount, optionally with borrowing and lending limits."""
     amounts = quota if isinstance(quota, Mapping) else {"nominal": quota}
     names = {"nominal": "nominalQuota", "borrow": "borrowingLimit", "lend": "lendingLimit"}
     return {"name": _RESOURCES.get(name, name), **{names[key]: amount for key, amount in amounts.items()}}

@@ -1,6 +1,6 @@
-"""What a namespace and its queues come to: the facts that two plays are compared by, and laws of rest.
+"""The state of a namespace and its queues at rest: facts for the comparison of two plays, and laws.
 
-Facts leave out what differs between two plays for no reason: times, versions, messages and made-up names.
+Facts leave out what differs between any two plays: times, versions, messages and generated names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ _COUNTERS: Final = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads
 _HELD_BACK: Final = frozenset(
     {Reason.ON_HOLD, Reason.ADMISSION_GATED, Reason.MISCONFIGURED, Reason.SUSPENDED}
 )
-"""Reasons why a Workload waits that do not end with free quota."""
+"""Waiting reasons that free quota does not end."""
 _STAYS_OUT: Final = reasons_requeued(RequeueTime.AT_ONCE)
-"""Evictions that end at once: where one does not, something else than admitq is to end it."""
+"""Evictions whose Workloads are not requeued at once: another program ends them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Snapshot:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The resourceVersion of every object, by uid: they stand still when nothing is written."""
+        """The resourceVersion of every object, by UID: they do not change while nothing is written."""
         objects = (*self.workloads, *self.jobs, *self.local_queues, self.cluster_queue)
         return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in objects}
 
@@ -62,7 +62,7 @@ class Snapshot:
 
 
 def facts(seen: Snapshot, subject: str, names: Names) -> dict[str, Any]:
-    """What is compared of a story about one Workload: the Workload, its job, and the queues.
+    """The compared facts of a story about one Workload: the Workload, its job, and the queues.
 
     Of the slices of an elastic job it is the one with quota. Slices that are over are left out: how many
     there were in between depends on the pace of the machine.
@@ -89,7 +89,7 @@ def facts(seen: Snapshot, subject: str, names: Names) -> dict[str, Any]:
 
 
 def _slices(workloads: Sequence[JsonObject]) -> list[JsonObject]:
-    """The slices of an elastic job that are not over, the one with quota first."""
+    """The unfinished slices of an elastic job, the one with quota first."""
     living = [
         one for one in workloads if _is_slice(one) and not is_condition_true(one, ConditionType.FINISHED)
     ]
@@ -143,7 +143,7 @@ def _of_workload(workload: JsonObject, names: Names) -> dict[str, Any]:
 
 
 def _of_admission(admission: JsonObject | None) -> Any:
-    """An admission by meaning; a name ends with that of the story's namespace, which is left out."""
+    """The facts of an admission, without names."""
     if admission is None:
         return None
     return [
@@ -182,8 +182,8 @@ def _runs(job: JsonObject) -> str:
 # --- laws -----------------------------------------------------------------------------------------
 
 
-def broken(seen: Snapshot, now: str) -> list[str]:
-    """Every law that does not hold, of a story that has come to rest.
+def find_violations(seen: Snapshot, now: str) -> list[str]:
+    """Every violated law of a story at rest.
 
     Args:
         seen: the objects.
@@ -193,7 +193,7 @@ def broken(seen: Snapshot, now: str) -> list[str]:
 
 
 def held_cpu(workload: JsonObject) -> int:
-    """The CPU that a Workload with quota holds by its status, in thousandths."""
+    """The CPU that the status of a Workload with quota reserves, in thousandths."""
     ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
     pods = {one["name"]: one.get("count", 1) for one in workload["spec"]["podSets"]}
     return sum(
@@ -234,13 +234,13 @@ def _of_each(seen: Snapshot, now: str) -> Iterator[str]:
 
 
 def _held_by_original(workload: JsonObject, seen: Snapshot) -> int:
-    """What the slice holds that the Workload is to replace."""
+    """The CPU of the slice that the Workload will replace."""
     replaced = _annotation(workload, "workload-slice-replacement-for").partition("/")[2]
     return sum(held_cpu(one) for one in _reserving(seen) if one["metadata"]["name"] == replaced)
 
 
 def _waits_in_vain(workload: JsonObject, free: int, now: str) -> Iterator[str]:
-    """Why a Workload that waits is lost: nothing that it waits for is there."""
+    """Why a waiting Workload will never run: no event will end its wait."""
     quota = condition_of(dict(workload), "QuotaReserved")
     if quota is None:
         yield "waits and does not say why"
@@ -292,7 +292,7 @@ def _of_jobs(seen: Snapshot) -> Iterator[str]:
 
 
 def _of_number(job: str, mine: Sequence[JsonObject], living: Sequence[JsonObject]) -> Iterator[str]:
-    """A job has one Workload; an elastic one has one with quota and one that is to replace it, at most."""
+    """A job has one Workload. An elastic job has at most one with quota and one that will replace it."""
     if not any(map(_is_slice, mine)):
         if len(mine) != 1:
             yield f"Job {job} has {len(mine)} Workloads"
@@ -306,7 +306,7 @@ def _of_number(job: str, mine: Sequence[JsonObject], living: Sequence[JsonObject
 
 
 def _reserving(seen: Snapshot) -> list[JsonObject]:
-    """The Workloads that hold quota of the ClusterQueue by what their statuses say."""
+    """The Workloads whose statuses reserve quota of the ClusterQueue."""
     name = seen.cluster_queue["metadata"]["name"]
     return [
         one
@@ -330,7 +330,7 @@ def _of_quota(seen: Snapshot) -> Iterator[str]:
 
 
 def _counted(queued: Sequence[JsonObject], reserving: Sequence[JsonObject]) -> dict[str, int]:
-    """The counters that a queue has to state, from its Workloads and those with quota."""
+    """The expected counters of a queue, from its Workloads and those with quota."""
     admitted = [one for one in reserving if is_condition_true(one, ConditionType.ADMITTED)]
     return {
         "pendingWorkloads": sum(map(_is_pending, queued)),
@@ -349,7 +349,7 @@ def _miscounted(queue: str, obj: JsonObject, counted: Mapping[str, int]) -> Iter
 
 
 def _is_pending(workload: JsonObject) -> bool:
-    """Whether a Workload waits for quota, and for nothing else before it may."""
+    """Whether a Workload waits only for quota."""
     reason = (condition_of(dict(workload), "QuotaReserved") or ("", "", ""))[1]
     return (
         is_active(workload)

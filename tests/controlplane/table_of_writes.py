@@ -1,8 +1,8 @@
-"""Every write of Workloads that admitq makes, as another program would make it.
+"""All writes of admitq to Workloads, made by another program.
 
-Each row has a scene, the change that the other program makes in it, and what makes admitq write the same in
-the same scene. `test_other_programs.py` plays each row in every manner, and compares what it comes to. Rows
-about slices of elastic jobs, prebuilt Workloads and retention are in `further_writes.py`.
+Each row has a scene, the change that the other program writes, and the cause for which admitq writes the
+same. `test_other_programs.py` plays each row in every manner, and compares the ends. Rows about slices of
+elastic jobs, prebuilt Workloads and retention are in `further_writes.py`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -75,16 +75,16 @@ class Row:
     scene: Step
     change: Change
     end: Mapping[str, Any]
-    """Some facts of the end, so that no play ends before what it is about."""
+    """Some facts of the end; the play waits for them."""
     cause: Step | None = None
-    """What makes admitq write it; None where it would not, and a merge patch is what others compare to."""
+    """The cause of the same write by admitq; None if it never makes it: the merge patch is the reference."""
     then: Step = field(default=nothing)
-    """What happens after the write."""
+    """The steps after the write."""
     subject: str = JOB
     written: Callable[[Stage], Awaitable[Mapping[str, Any]]] | None = None
-    """Finds the Workload that is written; None for the only one of the subject."""
+    """A function that finds the written Workload; None for the only one of the subject."""
     manners: tuple[Manner, ...] = tuple(Manner)
-    """The manners in which the write makes sense."""
+    """The manners in which another program can make the write."""
 
     def __str__(self) -> str:
         return self.name
@@ -103,7 +103,7 @@ _FORMERLY_EVICTED: Final = "False QuotaReserved"
 
 
 def _queue(*, admitted: int, cpu: int, pending: int = 0) -> dict[str, int]:
-    """What a ClusterQueue says in the end."""
+    """The expected status of a ClusterQueue at the end."""
     return {
         "pendingWorkloads": pending,
         "reservingWorkloads": admitted,
@@ -566,7 +566,7 @@ DRAWN: Final[Mapping[str, Change]] = {
     for row in rows
     if topic != "checks" and row.change is not ungate and row.manners == tuple(Manner)
 }
-"""What sequences of writes are drawn from: all that makes sense of any Workload, in every manner."""
+"""The writes of random sequences: those that are possible for any Workload, in every manner."""
 
 NOT_PLAYED: Final[Mapping[str, str]] = {
     "workload_sync._create_workload": "creates the Workload",
@@ -584,4 +584,4 @@ NOT_PLAYED: Final[Mapping[str, str]] = {
     "job._follow_ancestor": "writes no Workload",
     "job._skip_job_without_queue": "writes no Workload",
 }
-"""Writers that no row plays, each with the reason."""
+"""Functions of admitq whose writes no row plays, each with the reason."""

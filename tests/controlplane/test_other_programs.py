@@ -24,7 +24,7 @@ from tests.controlplane import workload_scenes
 from tests.controlplane.further_writes import FURTHER, written_workload
 from tests.controlplane.manners import Manner, write
 from tests.controlplane.recording import sum_of_series
-from tests.controlplane.rest import Snapshot, broken, facts
+from tests.controlplane.rest import Snapshot, facts, find_violations
 from tests.controlplane.stage import Stage
 from tests.controlplane.table_of_writes import DRAWN, TABLE, Row
 from tests.controlplane.workload_scenes import subject_of
@@ -82,7 +82,7 @@ def obeys_laws(seen: Snapshot) -> bool:
     Raises:
         AssertionError: some laws do not hold.
     """
-    problems = broken(seen, format_time(time.time_ns()))
+    problems = find_violations(seen, format_time(time.time_ns()))
     assert not problems, problems
     return True
 

@@ -10,7 +10,7 @@ from admitq_api.json_objects import JsonObject, value_at, with_value
 from tests.controlplane.manners import Change, Manner
 
 PRIORITY_CLASS: Final = "high"
-"""The WorkloadPriorityClass of a scene, where it has one."""
+"""The WorkloadPriorityClass of a scene that has one."""
 
 
 def status(what: Callable[[StatusTransition], object]) -> Change:
@@ -31,7 +31,7 @@ def spec(**fields: Any) -> Change:
 
 
 def refer_to_priority_class(workload: JsonObject, _: int) -> JsonObject:
-    """Name the story's WorkloadPriorityClass, and leave the priority as it is."""
+    """Set the story's WorkloadPriorityClass without changing the priority."""
     reference = {
         "group": workload["apiVersion"].partition("/")[0],
         "kind": "WorkloadPriorityClass",
@@ -41,14 +41,14 @@ def refer_to_priority_class(workload: JsonObject, _: int) -> JsonObject:
 
 
 def ungate(workload: JsonObject, _: int) -> JsonObject:
-    """Take the annotation away that names admission gates."""
+    """Remove the annotation of admission gates."""
     annotations: JsonObject = workload["metadata"].get("annotations", {})
     kept = {key: value for key, value in annotations.items() if not key.endswith("/admission-gated-by")}
     return with_value(workload, ("metadata", "annotations"), kept)
 
 
 def reserve(*, admit: bool, queue: str = "cq") -> Change:
-    """Reserve quota in a story's ClusterQueue, and admit in the same write or leave that to others."""
+    """Reserve quota in a story's ClusterQueue, with or without the condition Admitted."""
 
     def change(workload: JsonObject, now: int) -> JsonObject:
         transition = StatusTransition(workload, now)
@@ -91,7 +91,7 @@ def _assignment(pod_set: JsonObject, flavor: str) -> JsonObject:
 
 
 def reserve_and_leave_evicted(workload: JsonObject, now: int) -> JsonObject:
-    """Reserve quota, and leave an eviction that came before as it is."""
+    """Reserve quota without changing the conditions of an earlier eviction."""
     evicted = status(evict_only)(workload, now)
     reserved = reserve(admit=True)(workload, now)
     kept = evicted["status"]["conditions"]
@@ -101,12 +101,12 @@ def reserve_and_leave_evicted(workload: JsonObject, now: int) -> JsonObject:
 
 
 def remove_status(workload: JsonObject, _: int) -> JsonObject:
-    """Remove all that the status says."""
+    """Remove all fields of the status."""
     return {**workload, "status": {}}
 
 
 def remove_reservation_condition(workload: JsonObject, now: int) -> JsonObject:
-    """Remove the condition QuotaReserved, and leave the admission as it is."""
+    """Remove the condition QuotaReserved without changing the admission."""
     return status(lambda one: one.remove_condition(ConditionType.QUOTA_RESERVED))(workload, now)
 
 
@@ -115,12 +115,12 @@ REMOVALS: Final = (Manner.MERGE_PATCH, Manner.PUT, Manner.TYPED_UPDATE)
 
 
 def evict_only(transition: StatusTransition) -> None:
-    """State an eviction and nothing of what follows from it."""
+    """Write the condition Evicted and none of its consequences."""
     transition.set_condition(ConditionType.EVICTED, True, Reason.NODE_FAILURES, "its node is gone")
 
 
 def release_only(transition: StatusTransition) -> None:
-    """Say that no quota is reserved, and leave the admission where it is."""
+    """Write QuotaReserved=False without changing the admission."""
     transition.set_condition(ConditionType.QUOTA_RESERVED, False, Reason.PENDING, "released")
 
 
@@ -159,7 +159,7 @@ def evict_and_release(transition: StatusTransition) -> None:
 
 
 def evict_and_retry(transition: StatusTransition) -> None:
-    """State an eviction, and of a check that it asks for a retry since."""
+    """Write the condition Evicted and a check in the state Retry."""
     transition.evict(Reason.NODE_FAILURES, "its node is gone")
     set_check_state("Retry")(transition)
 

@@ -1,4 +1,4 @@
-"""Scenes in which a Workload is written, and what makes admitq write the same."""
+"""Scenes for writes of Workloads, and causes for which admitq makes the same writes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -12,13 +12,13 @@ from tests.controlplane.workload_changes import PRIORITY_CLASS, set_check_state,
 Step = Callable[[Stage], Awaitable[object]]
 
 JOB: Final = "j"
-"""The job of a scene, where it has one."""
+"""The job of a scene that has one."""
 ALONE: Final = "w"
 """The Workload of a scene without job."""
 
 
 async def grow(stage: Stage, cpu: int = 2) -> None:
-    """Give the story's ClusterQueue so much quota."""
+    """Set the quota of the story's ClusterQueue."""
     queues, name = stage.kinds.cluster_queues, stage.own("cq")
     queue = await stage.get(queues, name)
     path = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0, "nominalQuota")
@@ -29,7 +29,7 @@ async def grow(stage: Stage, cpu: int = 2) -> None:
 async def workload(
     stage: Stage, name: str = ALONE, *, queue: str = "lq", pods: int = 1, **fields: Any
 ) -> None:
-    """Create a Workload without a job, which asks for a CPU for each pod."""
+    """Create a Workload without job, with a CPU for each pod."""
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}
     pod_set = {"name": "main", "count": pods, "template": {"spec": {"containers": [container]}}}
     body: dict[str, Any] = {
@@ -45,7 +45,7 @@ async def priority_class(stage: Stage) -> None:
 
 
 async def until_waiting(stage: Stage, subject: str) -> None:
-    """Wait until a Workload says that it does not get quota."""
+    """Wait until the condition QuotaReserved of a Workload is False."""
     await until(stage, subject, "QuotaReserved", "False")
 
 
@@ -68,14 +68,14 @@ async def subject_of(stage: Stage, subject: str) -> dict[str, Any]:
 
 
 async def job_waits(stage: Stage) -> None:
-    """A job waits, for its ClusterQueue has no quota."""
+    """A job waits because its ClusterQueue has no quota."""
     await stage.queues(cpu=0)
     await stage.job(JOB)
     await until_waiting(stage, JOB)
 
 
 async def job_waits_without_priority_class(stage: Stage) -> None:
-    """A job waits for quota and names no WorkloadPriorityClass, though there is one."""
+    """A job without WorkloadPriorityClass waits for quota; a class exists."""
     await priority_class(stage)
     await job_waits(stage)
 
@@ -88,7 +88,7 @@ async def job_runs(stage: Stage) -> None:
 
 
 async def job_runs_with_fewest_pods(stage: Stage) -> None:
-    """A job of three pods runs with one, the fewest that it makes do with, for there is no more quota."""
+    """A job of three pods runs with its minimum of one pod, because there is no more quota."""
     await stage.queues(cpu=1)
     await stage.job(JOB, pods=3, metadata={"annotations": {stage.names.job_min_parallelism: "1"}})
     await until(stage, JOB, "PodsReady", "True")
@@ -102,7 +102,7 @@ async def job_preemptible(stage: Stage) -> None:
 
 
 async def job_checked(stage: Stage) -> None:
-    """A job waits in a ClusterQueue without quota that asks for a check."""
+    """A job waits in a ClusterQueue with a check and without quota."""
     await _checked_queues(stage, cpu=0)
     await stage.job(JOB)
     await until_waiting(stage, JOB)
@@ -139,7 +139,7 @@ async def job_deactivated(stage: Stage) -> None:
 
 
 async def alone_waits(stage: Stage) -> None:
-    """A Workload without job waits, for its ClusterQueue has no quota."""
+    """A Workload without job waits because its ClusterQueue has no quota."""
     await stage.queues(cpu=0)
     await workload(stage)
     await until_waiting(stage, ALONE)
@@ -153,7 +153,7 @@ async def alone_admitted(stage: Stage) -> None:
 
 
 async def alone_evicted(stage: Stage) -> None:
-    """A Workload without job is evicted, and holds its quota until something says that its pods are gone."""
+    """A Workload without job is evicted, and holds its quota until a program releases it."""
     await alone_admitted(stage)
     await stage.apply_transition(ALONE, lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone"))
 
@@ -173,7 +173,7 @@ async def alone_lost(stage: Stage) -> None:
 
 
 async def alone_closed(stage: Stage) -> None:
-    """A Workload without job waits in a LocalQueue that is stopped, beside one that is not."""
+    """A Workload without job waits in a stopped LocalQueue; another LocalQueue is active."""
     await stage.queues(cpu=2)
     await stage.closed_queue()
     await workload(stage, queue="closed")
@@ -181,14 +181,14 @@ async def alone_closed(stage: Stage) -> None:
 
 
 async def alone_replacing(stage: Stage) -> None:
-    """A Workload without job waits until pods of it are replaced, beside free quota."""
+    """A Workload without job waits for replacement pods, while quota is free."""
     await alone_waits(stage)
     await stage.apply_transition(ALONE, set_replacing(True))
     await grow(stage)
 
 
 async def two_wait(stage: Stage) -> None:
-    """A Workload without job waits behind another, for their ClusterQueue has no quota."""
+    """Two Workloads without job wait because their ClusterQueue has no quota."""
     await stage.queues(cpu=0)
     await workload(stage, "w0")
     await until_waiting(stage, "w0")
@@ -206,7 +206,7 @@ async def two_pods_admitted(stage: Stage) -> None:
 
 
 async def preempt(stage: Stage) -> None:
-    """Have a job of higher priority come, run and be deactivated."""
+    """Create a job of higher priority, which runs and is then deactivated."""
     await priority_class(stage)
     await stage.job("preemptor", labels={stage.names.priority_class: stage.own(PRIORITY_CLASS)})
     await stage.until_running("preemptor")
@@ -215,10 +215,10 @@ async def preempt(stage: Stage) -> None:
 
 
 async def label_with_priority_class(stage: Stage) -> None:
-    """Name the WorkloadPriorityClass in a label of the job."""
+    """Set the WorkloadPriorityClass label of the job."""
     labels = {stage.names.priority_class: stage.own(PRIORITY_CLASS)}
     await stage.change(JOBS, JOB, {"metadata": {"labels": labels}})
 
 
 async def nothing(_: Stage) -> None:
-    """Admitq writes nothing, for what is written is the other program's to write, or is soon corrected."""
+    """No cause: only other programs make this write, or admitq soon corrects it."""

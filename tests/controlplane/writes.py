@@ -1,8 +1,8 @@
-"""What is written of the objects of a story, a line for each write, in the order in which they were stored.
+"""The writes of the objects of a story: a line for each write, in the order in which they were stored.
 
-Resource versions of one API server are one order over all kinds (``tests.kills.chronicle``), so that a line
-tells what one write changed, and the lines of several objects what came before what. What other components
-write is left out: what becomes of a Job's pods, and counters.
+Resource versions of one API server are ordered over all kinds (``tests.kills.chronicle``), so that lines of
+several objects are in order, too. Writes of other components are left out: those about pods of a Job, and
+counters.
 """
 
 import re
@@ -40,15 +40,15 @@ NOT_READY = "PodsReady=False WaitForStart Not all pods are ready or succeeded"
 PODS_READY = "PodsReady=True Started All pods reached readiness and the workload is running"
 
 REFRESHED = ": QuotaReserved=False PendingEvaluation Workload is pending evaluation in the scheduling queue"
-"""A write that says no more than that a Workload waits its turn: it comes, or the scheduler is quicker."""
+"""A write that only reports that a Workload waits for a cycle. The cycle may come before it."""
 
 
-UNHEARD = "Active=False FlavorNotFound "
-"""A write about a queue with flavors that were created before it and are observed after it."""
+UNOBSERVED_FLAVOR = "Active=False FlavorNotFound "
+"""A write about a queue whose flavor was created before the queue and observed after it."""
 
 
 def queued(name: str) -> list[list[str]]:
-    """What is written when a Job comes."""
+    """The writes after the creation of a Job."""
     return [
         [f"Job {name}: made; suspend=true"],
         [f"Workload {name}: made; finalizer; owned by {name}; job-uid"],
@@ -56,38 +56,38 @@ def queued(name: str) -> list[list[str]]:
 
 
 def stopped(name: str, *, given: str) -> list[list[str]]:
-    """What is written when a batch Job is stopped that was given this: its status is reset in between."""
-    said = ("stopping=true; suspend=true", "startTime reset", f"stopping=None; {given}")
-    return [[f"Job {name}: {one}"] for one in said]
+    """The writes of the stop of a Job with these injected fields; its status is reset in between."""
+    changes = ("stopping=true; suspend=true", "startTime reset", f"stopping=None; {given}")
+    return [[f"Job {name}: {change}"] for change in changes]
 
 
 def released(name: str, message: str, *, requeued: bool, reason: str, ready: bool) -> list[list[str]]:
     """The writes when an evicted Job, with ready pods or not, has stopped."""
     pods = f"{NOT_READY}; " if ready else ""
-    said = (
+    change = (
         f"admission removed; QuotaReserved=False PendingEvaluation {message}; {UNRESERVED}; {pods}"
         f"Requeued={requeued} {reason} {message}"
     )
-    return [[f"Workload {name}: {said}"]]
+    return [[f"Workload {name}: {change}"]]
 
 
 @dataclass(frozen=True)
 class Story:
-    """What must be written.
+    """The expected writes and events.
 
-    Each line is a write of the object that it begins with, and those of one object come as they stand here.
-    Lines of a later step come after those of an earlier one, whatever they are about. Those that begin with
-    ``~`` go on beside the rest: they are in order among themselves alone, for each object.
+    Each line is a write of the object that it begins with. The lines of one object are in this order. Lines
+    of a later step come after those of an earlier one, also of other objects. Lines that begin with ``~`` are
+    unordered relative to the others; for each object they are in order among themselves.
     """
 
     steps: Sequence[Sequence[str]]
     events: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """By names of Jobs, all that is told about them and their Workloads, in order; what repeats counts once.
+    """By names of Jobs, all events about them and their Workloads, in order; repeated ones count once.
 
-    What begins with ``~`` is told at any time.
+    Events that begin with ``~`` are unordered relative to the others.
     """
     goes_on: bool = False
-    """Whether more may be written after it."""
+    """Whether further writes may follow."""
 
     @property
     def lines(self) -> list[tuple[int, str]]:
@@ -95,8 +95,8 @@ class Story:
         return [(step, line.removeprefix("~")) for step, lines in enumerate(self.steps) for line in lines]
 
     @property
-    def beside(self) -> list[str]:
-        """The lines that go on beside the rest."""
+    def unordered(self) -> list[str]:
+        """The lines that are unordered relative to the others."""
         return [line[1:] for lines in self.steps for line in lines if line[0] == "~"]
 
     @property
@@ -113,7 +113,7 @@ class Writes:
 
     Args:
         stage: the stage of the objects.
-        chronicle: follows them.
+        chronicle: records them.
     """
 
     def __init__(self, stage: Stage, chronicle: Chronicle) -> None:
@@ -121,7 +121,7 @@ class Writes:
         self._chronicle = chronicle
 
     def of(self, *names: str) -> list[str]:
-        """What was written of Jobs and queues of these names, and of the Workloads of these Jobs."""
+        """The writes of Jobs and queues of these names, and of the Workloads of these Jobs."""
         before: dict[str, dict[str, Any]] = {}
         owners: dict[str, str] = {}
         lines: list[str] = []
@@ -129,13 +129,13 @@ class Writes:
             name = self._name(step, owners)
             if name in names:
                 place = f"{step.place[0]} {name}"
-                lines += [f"{place}: {said}" for said in self._said(before.get(place), step.obj)]
+                lines += [f"{place}: {said}" for said in self._describe(before.get(place), step.obj)]
                 before.pop(place, None)
                 if step.obj is not None:
                     before[place] = step.obj
-        return [line for line in lines if not line.endswith(REFRESHED) and UNHEARD not in line]
+        return [line for line in lines if not line.endswith(REFRESHED) and UNOBSERVED_FLAVOR not in line]
 
-    async def told(self, *jobs: str) -> list[str]:
+    async def events(self, *jobs: str) -> list[str]:
         """The events about Jobs and their Workloads, in the order in which they first happened."""
         owners: dict[str, str] = {}
         for step in self._chronicle.steps:
@@ -151,17 +151,17 @@ class Writes:
         return list(dict.fromkeys(lines))
 
     async def until(self, story: Story) -> None:
-        """Wait until what was written and told is the story, word for word.
+        """Wait until the writes and events equal the story.
 
         Raises:
-            AssertionError: something else was.
+            AssertionError: they differ.
         """
 
-        async def seen() -> bool:
+        async def equals_story() -> bool:
             names = {line.split(": ")[0].split()[1] for _, line in story.lines}
             found = self.of(*names)
             for of in sorted({_object(line) for _, line in story.lines}):
-                beside = [line for line in story.beside if _object(line) == of]
+                beside = [line for line in story.unordered if _object(line) == of]
                 wanted = [line for _, line in story.lines if _object(line) == of]
                 is_now = [line for line in found if _object(line) == of]
                 if story.goes_on:
@@ -173,13 +173,13 @@ class Writes:
             for jobs, events in story.events.items():
                 beside = [line[1:] for line in events if line[0] == "~"]
                 wanted = [line.removeprefix("~") for line in events]
-                _assert_in_order(await self.told(*jobs.split()), wanted, beside)
+                _assert_in_order(await self.events(*jobs.split()), wanted, beside)
             return True
 
-        await eventually(seen, what="the story to have been written", timeout=30)
+        await eventually(equals_story, what="the story to have been written", timeout=30)
 
     def _name(self, step: Step, owners: dict[str, str]) -> str:
-        """What a story calls an object: a Workload as its Job, a queue without the name of the namespace."""
+        """The name of an object in a story: the Job of a Workload, or a queue without namespace suffix."""
         kind, name = step.place
         if kind != "Workload":
             return name.removesuffix(f"-{self._stage.namespace}")
@@ -187,8 +187,8 @@ class Writes:
             owners[name] = owner
         return owners.get(name, name)
 
-    def _said(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[str]:
-        """What one write changed, on one line; nothing if it is no matter of a story."""
+    def _describe(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[str]:
+        """The changes of one write as a line; none if stories do not contain them."""
         if after is None:
             return ["gone"]
         said = list(_changes(self._stage.names, before or {}, after))
@@ -199,7 +199,7 @@ class Writes:
 
 @asynccontextmanager
 async def written(stage: Stage) -> AsyncGenerator[Writes]:
-    """Follow what is written for the length of a block."""
+    """Record the writes within a block."""
     kinds = stage.kinds
     followed = (JOBS, kinds.workloads, kinds.cluster_queues, kinds.local_queues)
     chronicle = Chronicle(stage.client, followed, stage.namespace)
@@ -211,7 +211,7 @@ async def written(stage: Stage) -> AsyncGenerator[Writes]:
 
 
 def _changes(names: Names, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    """What differs between two versions of an object."""
+    """The changes between two versions of an object."""
     yield from _metadata(names, before, after)
     if after["kind"] == "Job":
         yield from _job(names, before, after)
@@ -232,10 +232,10 @@ def _changes(names: Names, before: dict[str, Any], after: dict[str, Any]) -> Ite
 
 
 def _assert_in_order(lines: Sequence[str], wanted: Sequence[str], beside: Sequence[str]) -> None:
-    """Expect these lines, where those that go on beside the others are in order among themselves alone.
+    """Assert that these lines are in order; unordered ones are in order only among themselves.
 
     Raises:
-        AssertionError: there are others, or they are in another order.
+        AssertionError: other lines, or another order.
     """
     parts = (
         ([line for line in lines if line not in beside], [line for line in wanted if line not in beside]),
@@ -255,7 +255,7 @@ def _counted(lines: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _object(line: str) -> str:
-    """What a line is about."""
+    """The object of a line."""
     return line.partition(":")[0]
 
 
