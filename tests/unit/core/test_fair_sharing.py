@@ -345,7 +345,7 @@ def test_heads_are_admitted_in_proportion_to_weights() -> None:
     assert order.count("heavy") == 6
 
 
-def test_weight_0_comes_last_when_borrowing() -> None:
+def test_head_of_queue_with_weight_0_comes_last_when_it_borrows() -> None:
     trees = QuotaTrees()
     trees.cohort("all", None, 20)
     trees.queue("none", "all", 1, weight=0)

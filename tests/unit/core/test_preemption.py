@@ -84,7 +84,7 @@ def test_policy_allows_candidates_by_priority_and_queue_time(name: str, allowed:
     ],
 )
 @pytest.mark.parametrize("where", ["within", "reclaim"])
-def test_policy_selects_candidates(where: str, name: str, targets: list[str]) -> None:
+def test_policies_of_queue_and_cohort_select_candidates(where: str, name: str, targets: list[str]) -> None:
     trees = QuotaTrees()
     trees.queue("own", "all", 4, policy(name) if where == "within" else policy(reclaim=name))
     trees.queue("other", "all", 0)

@@ -98,7 +98,7 @@ def test_restart_keeps_the_batch() -> None:
 
 
 @pytest.mark.parametrize("cohort", [None, "others"])
-def test_cluster_queue_that_leaves_its_tree_is_evaluated_with_the_quota_that_it_has_there(
+def test_cluster_queue_that_moved_to_another_tree_is_evaluated_with_quota_of_that_tree(
     cohort: str | None,
 ) -> None:
     cluster = _cluster_with_waiting()
@@ -244,7 +244,7 @@ def test_c16_new_workload_of_an_edited_cluster_queue_does_not_wait() -> None:
     cluster.run("new")
 
 
-def test_c13_blocking_head_of_a_queue_that_is_deleted_within_the_period_is_forgotten() -> None:
+def test_c13_blocking_head_of_queue_deleted_within_the_period_is_dropped() -> None:
     cluster = _cluster_with_waiting(queueing_strategy=QueueingStrategy.STRICT_FIFO)
     cluster.finish("a")
     cluster.send(happened.ClusterQueueDeleted("q"))
@@ -284,14 +284,14 @@ def _covers(*resources: str) -> tuple[ResourceGroup, ...]:
     return (ResourceGroup(resources, (FlavorQuotas("default", quotas),)),)
 
 
-def test_lane_that_needs_quota_which_an_edit_took_away_is_restored() -> None:
+def test_lane_that_needs_quota_that_an_edit_removed_is_restored() -> None:
     cluster = _lane_without_quota()
     before = cluster.state.to_dict()
     cluster.restart()
     assert cluster.state.to_dict() == before
 
 
-def test_lane_that_needs_quota_which_an_edit_took_away_is_evaluated_when_the_batch_is_due() -> None:
+def test_lane_that_needs_quota_that_an_edit_removed_is_evaluated_when_the_batch_is_due() -> None:
     cluster = _lane_without_quota()
     cluster.now += PERIOD
     cluster.cycles()

@@ -69,7 +69,7 @@ def test_e_bound_of_any_length_is_compared_as_kube_scheduler_does(
         assert matches(LabelSelector((requirement,)), LABELS) is holds
 
 
-def test_all_requirements_must_hold() -> None:
+def test_selector_matches_only_if_all_requirements_hold() -> None:
     west, east = SelectorRequirement("zone", IN, ("west",)), SelectorRequirement("zone", IN, ("east",))
     assert not matches(LabelSelector((west, east)), LABELS)
     assert matches(LabelSelector(), LABELS)
