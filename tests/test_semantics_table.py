@@ -13,7 +13,7 @@ from tests.controlplane.play import cases
 from tests.scenarios.test_scenarios import FOLDER as SCENARIOS
 
 FOLDER: Final = Path(__file__).parent
-_INDEX: Final[dict[str, Any]] = yaml.safe_load((FOLDER / "semantics.yaml").read_text())
+_INDEX: Final[dict[str, Any]] = yaml.load((FOLDER / "semantics.yaml").read_text(), Loader=yaml.CSafeLoader)
 RULES: Final[dict[str, str]] = _INDEX["rules"]
 TABLE: Final[dict[str, dict[Any, dict[str, Any]]]] = {
     name: rows for name, rows in _INDEX.items() if name != "rules"

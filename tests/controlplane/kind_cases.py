@@ -265,7 +265,9 @@ def kinds_with_cases() -> list[Integration]:
 def load(integration: Integration, group: str) -> KindCase:
     """The cases of a kind, with labels of an API group."""
     where = file_of(integration).name
-    given: dict[str, Any] = yaml.safe_load(in_group(file_of(integration).read_text(), group))
+    given: dict[str, Any] = yaml.load(
+        in_group(file_of(integration).read_text(), group), Loader=yaml.CSafeLoader
+    )
     given["manifest"] = _manifest(given["manifest"], integration, group)
     given["podSets"] = tuple(_made(PodSetCase, one, where) for one in given["podSets"])
     given["play"] = {name: _made(Phase, one, f"{where}: {name}") for name, one in given["play"].items()}
@@ -306,7 +308,7 @@ def _manifest(given: Any, integration: Integration, group: str) -> dict[str, Any
 def _shown(page: str, group: str) -> Iterator[dict[str, Any]]:
     """The manifests of a page of the documentation, in order."""
     for text in _YAML_BLOCK.findall((REPOSITORY / page).read_text()):
-        yield from yaml.safe_load_all(in_group(text, group))
+        yield from yaml.load_all(in_group(text, group), Loader=yaml.CSafeLoader)
 
 
 def _kind_of(obj: dict[str, Any]) -> tuple[str, str, str]:
@@ -329,7 +331,7 @@ def _common_rules(
 ) -> Iterator[dict[str, Any]]:
     """The common rules that apply to this kind; those about templates only if it has one."""
     template = pod_sets[0].template if pod_sets else None
-    for listed in yaml.safe_load(in_group(EVERY_KIND.read_text(), group)):
+    for listed in yaml.load(in_group(EVERY_KIND.read_text(), group), Loader=yaml.CSafeLoader):
         rule = dict(listed)
         kinds, others = rule.pop("kinds", None), rule.pop("not", ())
         if (kinds is not None and integration.framework not in kinds) or integration.framework in others:

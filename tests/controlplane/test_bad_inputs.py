@@ -107,7 +107,7 @@ class Move:
 
 
 def table(group: str) -> Any:
-    return yaml.safe_load(in_group(TABLE.read_text(), group))
+    return yaml.load(in_group(TABLE.read_text(), group), Loader=yaml.CSafeLoader)
 
 
 def subject_of(name: str, group: str) -> Subject:

@@ -27,8 +27,9 @@ from localcluster import LocalCluster
 from localcluster.waiting import eventually
 
 NAMESPACE = "default"
-TABLE: dict[str, dict[str, Any]] = yaml.safe_load(
-    Path(__file__).with_name("cases").joinpath("crds.yaml").read_text(encoding="utf-8")
+TABLE: dict[str, dict[str, Any]] = yaml.load(
+    Path(__file__).with_name("cases").joinpath("crds.yaml").read_text(encoding="utf-8"),
+    Loader=yaml.CSafeLoader,
 )
 
 

@@ -20,12 +20,13 @@ from localcluster.waiting import eventually
 
 NAMES: Final = names_for(COMPAT_GROUP)
 NAMESPACE: Final = "default"
-CASES: Final[list[dict[str, Any]]] = yaml.safe_load(
+CASES: Final[list[dict[str, Any]]] = yaml.load(
     Path(__file__)
     .with_name("cases")
     .joinpath("versions.yaml")
     .read_text(encoding="utf-8")
-    .replace("${group}", COMPAT_GROUP)
+    .replace("${group}", COMPAT_GROUP),
+    Loader=yaml.CSafeLoader,
 )
 
 

@@ -17,8 +17,10 @@ from admitq_api.field_docs import read_field_docs
 from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
 
 FOLDER = Path(__file__).with_name("cases")
-CASES: dict[str, Any] = yaml.safe_load((FOLDER / "configuration.yaml").read_text())
-FILES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "configuration_files.yaml").read_text())
+CASES: dict[str, Any] = yaml.load((FOLDER / "configuration.yaml").read_text(), Loader=yaml.CSafeLoader)
+FILES: list[dict[str, Any]] = yaml.load(
+    (FOLDER / "configuration_files.yaml").read_text(), Loader=yaml.CSafeLoader
+)
 
 
 def by_field(case: dict[str, Any]) -> str:

@@ -16,8 +16,9 @@ from admitq_api.quantity import (
     parse_quantity,
 )
 
-CASES: dict[str, Any] = yaml.safe_load(
-    Path(__file__).with_name("cases").joinpath("quantities.yaml").read_text(encoding="utf-8")
+CASES: dict[str, Any] = yaml.load(
+    Path(__file__).with_name("cases").joinpath("quantities.yaml").read_text(encoding="utf-8"),
+    Loader=yaml.CSafeLoader,
 )
 
 

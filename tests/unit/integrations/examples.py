@@ -258,7 +258,7 @@ def guide_manifests() -> tuple[Any, ...]:
     manifests: list[Any] = []
     for page in sorted(GUIDES.rglob("*.md")):
         for block in page.read_text().split("```yaml\n")[1:]:
-            documents = yaml.safe_load_all(block.split("```")[0])
+            documents = yaml.load_all(block.split("```")[0], Loader=yaml.CSafeLoader)
             manifests.extend(document for document in documents if isinstance(document, dict))
     return tuple(manifests)
 

@@ -25,8 +25,8 @@ from admitq_api.v1beta1.topology_encoding import (
 NAMES: Final = names_for(COMPAT_GROUP)
 OLDER, NEWER = "v1beta1", "v1beta2"
 TABLE = Path(__file__).parents[3] / "controlplane" / "cases" / "versions.yaml"
-CASES: Final[list[dict[str, Any]]] = yaml.safe_load(
-    TABLE.read_text(encoding="utf-8").replace("${group}", COMPAT_GROUP)
+CASES: Final[list[dict[str, Any]]] = yaml.load(
+    TABLE.read_text(encoding="utf-8").replace("${group}", COMPAT_GROUP), Loader=yaml.CSafeLoader
 )
 
 
