@@ -28,7 +28,7 @@ def _listens(port: int) -> bool:
 
 @pytest.fixture
 def port_pair() -> range:
-    """Return port_pair free ports."""
+    """Return two free ports."""
     return next(range(first, first + 2) for first in _PAIRS if not (_listens(first) or _listens(first + 1)))
 
 
