@@ -87,8 +87,8 @@ async def test_calls_for_job_have_priority_of_their_purpose(
 ) -> None:
     world = world_with_job(*workloads, obj=obj)
     await controller_of(world).reconcile(KEY)
-    found = list(zip(world.calls, world.client.priorities, strict=True))
-    assert found[: len(calls)] == calls
+    calls_with_priority = list(zip(world.calls, world.client.priorities, strict=True))
+    assert calls_with_priority[: len(calls)] == calls
 
 
 async def test_creation_of_a_workload_has_the_priority_of_statuses() -> None:

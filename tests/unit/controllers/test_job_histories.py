@@ -110,11 +110,13 @@ class Place:
         job = self.job()
         group = value_at(job, ("group",), "") if self.kind.composition else ""
         if group:
-            mine = members.find_group_workload(job or {}, self.workloads.get(group), NAMES, validate=True)
-            found = () if mine is None else (mine,)
+            group_workload = members.find_group_workload(
+                job or {}, self.workloads.get(group), NAMES, validate=True
+            )
+            workloads = () if group_workload is None else (group_workload,)
         else:
             # The Workload of a group without pods is found by its name.
-            found = tuple(
+            workloads = tuple(
                 obj
                 for obj in self.workloads.values()
                 if get_controller(obj) is not None or (job is None and is_group_workload(obj, NAMES))
@@ -131,7 +133,7 @@ class Place:
             settings=self.settings,
             now=instant(self.seconds),
             job=None if job is None else self.kind.templates.resolve(job, resolved),
-            workloads=found,
+            workloads=workloads,
             lookups=self.lookups(),
             ancestor=self.ancestor,
             missing=missing,
@@ -208,17 +210,17 @@ class Place:
                     self.log.append(f"patch {resource.kind} {name} {_describe_patch(step.patch)}")
             case RemoveFinalizer(resource, obj, finalizer):
                 collection, own_finalizer = self.of(resource.kind), finalizer or NAMES.finalizer
-                if (found := collection.get(obj["metadata"]["name"])) is None or not has_finalizer(
-                    found, own_finalizer
+                if (stored_object := collection.get(obj["metadata"]["name"])) is None or not has_finalizer(
+                    stored_object, own_finalizer
                 ):
                     return False
-                left = [name for name in found["metadata"]["finalizers"] if name != own_finalizer]
-                self.store(collection, with_value(found, ("metadata", "finalizers"), left))
+                left = [name for name in stored_object["metadata"]["finalizers"] if name != own_finalizer]
+                self.store(collection, with_value(stored_object, ("metadata", "finalizers"), left))
                 self.log.append(f"free {obj['metadata']['name']}")
             case Delete(resource, obj):
                 collection = self.of(resource.kind)
-                if (found := collection.get(obj["metadata"]["name"])) is not None:
-                    self.delete(collection, found)
+                if (stored_object := collection.get(obj["metadata"]["name"])) is not None:
+                    self.delete(collection, stored_object)
                 self.log.append(f"delete {obj['metadata']['name']}")
             case _:
                 return False
@@ -459,7 +461,7 @@ def job_is_created(place: Place, random: Random) -> None:
     if is_group:
         annotations |= {NAMES.pod_group_name: "g", NAMES.pod_group_total_count: "2"}
     for name in ("j", "k") if is_group else ("j",):
-        given: dict[str, Any] = {
+        identity: dict[str, Any] = {
             "name": name,
             "namespace": "ns",
             "uid": f"uid-{name}-{place.version}",
@@ -471,7 +473,7 @@ def job_is_created(place: Place, random: Random) -> None:
             "apiVersion": kind.api_version,
             "kind": kind.kind,
             **first,
-            "metadata": given,
+            "metadata": identity,
             "status": {},
         }
         held = (

@@ -56,10 +56,10 @@ def test_job_that_lowers_its_pod_count_is_stopped_without_excess_event() -> None
 
 def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a running job of the kind and its admitted Workload."""
-    given = kind.with_suspend(job_of(kind), True)
-    metadata = {**job()["metadata"], "name": given["metadata"]["name"], "annotations": annotations}
-    given = {**given, "metadata": metadata}
-    case = case_of(given, integration=kind)
+    pending_job = kind.with_suspend(job_of(kind), True)
+    metadata = {**job()["metadata"], "name": pending_job["metadata"]["name"], "annotations": annotations}
+    pending_job = {**pending_job, "metadata": metadata}
+    case = case_of(pending_job, integration=kind)
     pod_sets = workload_pod_sets(case)
     assignments = [
         {"name": pod_set["name"], "count": pod_set["count"], "flavors": {}} for pod_set in pod_sets
@@ -137,16 +137,16 @@ NO_LABELS = {"labels": {}}
 def counted_pods(plan: ActionPlan) -> list[tuple[str, str, int]]:
     """Return the excess pods that a plan counts, each as LocalQueue, kind and number."""
     world = World()
-    found: list[tuple[str, str, int]] = []
+    counts: list[tuple[str, str, int]] = []
 
     def excess_pods(obj: dict[str, Any], kind: str, number: int) -> None:
-        found.append((obj["spec"]["queueName"], kind, number))
+        counts.append((obj["spec"]["queueName"], kind, number))
 
     world.recorder.excess_pods = excess_pods  # type: ignore[method-assign]
     for report in reports_of(plan):
         if isinstance(report, RecordMetric):
             report.what(world.ctx.metrics, {})
-    return found
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def world() -> World:
 
 def job_controller_spec(world: World) -> Any:
     table = registry.build_controllers(world.ctx, world.core)
-    [found] = [part for part in table.when_served if part.resource == JOBS]
-    return found.spec
+    [part] = [part for part in table.when_served if part.resource == JOBS]
+    return part.spec
 
 
 def change(old: dict[str, Any] | None, new: dict[str, Any] | None) -> ObjectChange:

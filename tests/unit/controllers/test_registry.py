@@ -133,6 +133,9 @@ def test_changed_local_queue_enqueues_its_pending_workloads(world: World) -> Non
         assert enqueued_keys(world, KINDS.local_queues, local_queue(), new)["workload"] == {"ns/waits"}
     quarantined = {**local_queue(), "status": {"conditions": [condition("Active", False, "Unknown")]}}
     assert enqueued_keys(world, KINDS.local_queues, local_queue(), quarantined)["workload"] == {"ns/waits"}
+
+
+def test_changed_counts_of_local_queue_enqueue_no_workloads(world: World) -> None:
     other_count = {**local_queue(), "status": {"pendingWorkloads": 5}}
     assert enqueued_keys(world, KINDS.local_queues, local_queue(), other_count) == {"localqueue": {"ns/lq"}}
 

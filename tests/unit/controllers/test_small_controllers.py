@@ -123,8 +123,8 @@ async def test_pending_workload_is_suspended_while_its_queue_is_quarantined(
         status = {"conditions": inactive if kind == quarantined else []}
         world.put(getattr(KINDS, kind), {**queue, "metadata": metadata, "status": status})
     await WorkloadController(world.ctx, world.core).reconcile(Key("ns", "job-j-1"))
-    found = condition_of(world.get(KINDS.workloads, "job-j-1"), "QuotaReserved")
-    assert found == ("False", "Suspended", message)
+    quota = condition_of(world.get(KINDS.workloads, "job-j-1"), "QuotaReserved")
+    assert quota == ("False", "Suspended", message)
 
 
 async def test_a3_execution_that_ended_is_added_up_after_the_next_reservation() -> None:

@@ -130,8 +130,8 @@ async def test_ray_job_releases_quota_when_ray_removed_workers_and_no_pod_runs()
     ray = RayWorld()
     assert await ray.reconcile(ray_cluster(1, generation=2)) == [("first", [1, 1])]
     await ray.jobs.reconcile(RAY_KEY)
-    found = ray.world.get(KINDS.workloads, "first")
-    assignments = value_at(found, ("status", "admission", "podSetAssignments"))
+    stored = ray.world.get(KINDS.workloads, "first")
+    assignments = value_at(stored, ("status", "admission", "podSetAssignments"))
     assert [assignment["count"] for assignment in assignments] == [1, 1]
 
 

@@ -33,9 +33,9 @@ ROLE = compute_role_hash(TEMPLATE["spec"])
 
 def imported(name: str = "p", *, state: str = "running", **parts: Any) -> dict[str, Any]:
     """Return a pod that ran before it was queued: without role hash, gate and finalizer."""
-    found = pod(name, state=state, finalizers=[], **parts)
-    del found["metadata"]["annotations"][NAMES.role_hash]
-    return found
+    pod_ = pod(name, state=state, finalizers=[], **parts)
+    del pod_["metadata"]["annotations"][NAMES.role_hash]
+    return pod_
 
 
 def imported_workload() -> dict[str, Any]:

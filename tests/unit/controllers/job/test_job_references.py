@@ -135,8 +135,8 @@ async def test_pending_workload_of_train_job_follows_changed_runtime(
     world.put(TRAIN_JOBS, train_job())
     world.put(KINDS.workloads, workload(owner=TRAINER, spec=PODS))
     await jobs.reconcile(KEY)
-    [found] = world.stores.of(KINDS.workloads).list()
-    assert found["spec"]["podSets"][0]["count"] == 5
+    [workload_] = world.stores.of(KINDS.workloads).list()
+    assert workload_["spec"]["podSets"][0]["count"] == 5
 
 
 # --- missing runtime ------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ async def test_running_train_job_without_workload_and_runtime_is_suspended(
 
 
 @pytest.mark.parametrize(
-    "found",
+    "workload_",
     [
         workload(owner=TRAINER, spec=PODS),
         reserved(owner=TRAINER, spec=PODS, admission=ADMISSION),
@@ -175,11 +175,11 @@ async def test_running_train_job_without_workload_and_runtime_is_suspended(
     ids=["waiting", "reserved", "running"],
 )
 async def test_train_job_with_deleted_runtime_keeps_its_workload(
-    world: World, jobs: JobController, found: dict[str, Any]
+    world: World, jobs: JobController, workload_: dict[str, Any]
 ) -> None:
-    is_admitted = len(found["status"].get("conditions", ())) == 2
+    is_admitted = len(workload_["status"].get("conditions", ())) == 2
     world.put(TRAIN_JOBS, train_job(suspend=not is_admitted))
-    world.put(KINDS.workloads, found)
+    world.put(KINDS.workloads, workload_)
     await jobs.reconcile(KEY)
     assert [call for call in world.calls if "status" not in call] == []
 
@@ -204,8 +204,8 @@ async def test_prebuilt_workload_is_not_compared_without_runtime(world: World, j
     world.put(TRAIN_JOBS, train_job(labels=labels))
     world.put(KINDS.workloads, workload(name="mine", owner=TRAINER, spec=PODS))
     await jobs.reconcile(KEY)
-    [found] = world.stores.of(KINDS.workloads).list()
-    assert not any(item["type"] == "Finished" for item in found["status"].get("conditions", ()))
+    [workload_] = world.stores.of(KINDS.workloads).list()
+    assert not any(item["type"] == "Finished" for item in workload_["status"].get("conditions", ()))
 
 
 # --- watches --------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def test_changed_runtime_enqueues_jobs_that_reference_it(
 
 def test_changed_priority_class_enqueues_jobs_with_runtime(world: World) -> None:
     world.put(TRAIN_JOBS, train_job())
-    found = create_change(Key("", "high"), None, {"metadata": {"name": "high"}, "value": 5})
-    assert enqueued_keys(world, PRIORITY_CLASSES, found) == {KEY}
+    change = create_change(Key("", "high"), None, {"metadata": {"name": "high"}, "value": 5})
+    assert enqueued_keys(world, PRIORITY_CLASSES, change) == {KEY}
 
 
 def create_change(key: Key, old: Any, new: Any) -> ObjectChange:

@@ -82,9 +82,9 @@ OF_ROBOT = Owner(ROBOT, "ns", "r", "uid-r")
 async def test_unwatched_owner_is_cached_for_limited_time(
     world: World, owners: OwnerLookup, clock: Clock
 ) -> None:
-    found = await owners.find(OF_ROBOT)
-    assert found is not None
-    assert found["metadata"]["labels"] == {NAMES.queue_name: "lq"}
+    owner = await owners.find(OF_ROBOT)
+    assert owner is not None
+    assert owner["metadata"]["labels"] == {NAMES.queue_name: "lq"}
     clock.now = CACHE_SECONDS - 1
     kept = await owners.find(OF_ROBOT)
     assert kept is not None
@@ -98,9 +98,9 @@ async def test_unwatched_owner_is_cached_for_limited_time(
 async def test_owner_with_same_name_and_another_uid_is_read(world: World, owners: OwnerLookup) -> None:
     await owners.find(OF_ROBOT)
     world.client.api["robots", "r"] = robot(uid="another")
-    found = await owners.find(OF_ROBOT._replace(uid="another"))
-    assert found is not None
-    assert found["metadata"]["uid"] == "another"
+    owner = await owners.find(OF_ROBOT._replace(uid="another"))
+    assert owner is not None
+    assert owner["metadata"]["uid"] == "another"
 
 
 async def test_oldest_owner_is_dropped_when_cache_is_full(world: World, owners: OwnerLookup) -> None:

@@ -91,9 +91,9 @@ async def test_pod_that_requests_no_more_than_its_role_was_charged_is_started() 
     """The charge includes defaults of a LimitRange; the template does not."""
     world = PodWorld()
     world.put(PODS, *(with_cpu(pod(name, group="g"), 5) for name in "ab"))
-    found = group_workload(admitted)
-    found["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] = {"cpu": "10"}
-    world.put(KINDS.workloads, found)
+    admitted_group = group_workload(admitted)
+    admitted_group["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] = {"cpu": "10"}
+    world.put(KINDS.workloads, admitted_group)
     await world.settle()
     assert [gate_names(world.get(PODS, name)) for name in "ab"] == [[], []]
 

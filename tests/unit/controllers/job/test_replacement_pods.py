@@ -42,8 +42,8 @@ async def test_workload_reports_whether_group_waits_for_replacement_pods(
     )
     world.put(KINDS.workloads, existing)
     await world.settle()
-    found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
-    assert found[:2] == (status, reason)
+    waiting_condition = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
+    assert waiting_condition[:2] == (status, reason)
 
 
 @pytest.mark.parametrize("make", [workload, reserved])
@@ -55,8 +55,8 @@ async def test_a4_waiting_for_replacement_pods_keeps_reason_and_message_of_its_e
     world.put(PODS, *pods_of_group("held", "failed"))
     world.put(KINDS.workloads, group_workload(make, answered, waiting))
     await world.settle()
-    found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
-    assert found == ("True", "Preempted", "m")
+    waiting_condition = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
+    assert waiting_condition == ("True", "Preempted", "m")
 
 
 async def test_waiting_for_replacement_pods_is_written_with_field_manager_of_pod_controller(
@@ -110,8 +110,8 @@ async def test_deleted_workload_reports_missing_replacement_pods() -> None:
     world.put(PODS, *pods_of_group("running", "failed"))
     world.put(KINDS.workloads, group_workload(admitted, metadata={"deletionTimestamp": timestamp(9)}))
     await world.pods.reconcile(GROUP)
-    found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
-    assert found[:2] == ("True", "PodsFailed")
+    waiting_condition = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
+    assert waiting_condition[:2] == ("True", "PodsFailed")
 
 
 def disrupted(obj: dict[str, Any]) -> dict[str, Any]:
@@ -127,8 +127,8 @@ async def test_group_with_deleted_pod_is_reconciled_again_when_grace_period_ends
     deleted = pod("a", group="g", state="deleted", deletion=timestamp(40))
     world.put(PODS, deleted, pod("b", group="g", state="running"))
     world.put(KINDS.workloads, group_workload(admitted, WAITING))
-    again = await world.pods.reconcile(GROUP)
-    assert again == pytest.approx(30.1)
+    requeue_after = await world.pods.reconcile(GROUP)
+    assert requeue_after == pytest.approx(30.1)
 
 
 @pytest.mark.parametrize("is_fast", [False, True])

@@ -26,8 +26,10 @@ def test_pods_ready_condition_follows_readiness_of_job(
     before: Any, status: dict[str, Any], expected: Any
 ) -> None:
     obj = admitted(*before)
-    found = condition_of(apply_plan(obj, plan_for(job(RUNNING, {"active": 3, **status}), obj)), "PodsReady")
-    assert (found and found[:2]) == expected
+    pods_ready = condition_of(
+        apply_plan(obj, plan_for(job(RUNNING, {"active": 3, **status}), obj)), "PodsReady"
+    )
+    assert (pods_ready and pods_ready[:2]) == expected
 
 
 def test_readiness_is_not_reported_when_pods_ready_policy_is_disabled() -> None:

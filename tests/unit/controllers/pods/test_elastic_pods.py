@@ -153,9 +153,9 @@ SECOND_SLICE = slice_("second", 5, replaces="first", at=1)
     ],
 )
 def test_latest_admitted_slice_of_chain_is_found(slices: list[dict[str, Any]], expected: str | None) -> None:
-    found = find_admitted_slice(slices, NAMES)
-    assert (None if found is None else found["metadata"]["name"]) == expected
-    assert found == find_admitted_slice(reversed(slices), NAMES)
+    latest = find_admitted_slice(slices, NAMES)
+    assert (None if latest is None else latest["metadata"]["name"]) == expected
+    assert latest == find_admitted_slice(reversed(slices), NAMES)
 
 
 def test_gate_removal_patch_tests_uid_and_removes_only_one_gate() -> None:
@@ -196,8 +196,8 @@ def world() -> World:
 
 def elastic_pods_part(world: World) -> WhenServed:
     table = registry.build_controllers(world.ctx, world.core)
-    [found] = [part for part in table.when_served if part.resource == STARTED_PODS]
-    return found
+    [part] = [part for part in table.when_served if part.resource == STARTED_PODS]
+    return part
 
 
 async def test_pods_of_chain_are_ungated_until_quota_is_used(world: World) -> None:

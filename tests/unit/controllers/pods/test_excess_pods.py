@@ -113,14 +113,14 @@ THREE_PODS = [running("a", 1), running("b", 2), running("c", 3)]
 def test_excess_pods_are_those_beyond_the_reserved_count(
     slices: list[dict[str, Any]], pods: list[dict[str, Any]], expected: list[str]
 ) -> None:
-    found = find_excess_pods(slices, reversed(pods), NAMES, instant(10))
-    assert [pod_["metadata"]["name"] for pod_ in found] == expected
+    excess = find_excess_pods(slices, reversed(pods), NAMES, instant(10))
+    assert [pod_["metadata"]["name"] for pod_ in excess] == expected
 
 
 def test_charged_slice_is_reserved_replacement() -> None:
-    found = find_charged_slice([slice_("first", 1), slice_("second", 3, reserved, replaces="first")], NAMES)
-    assert found is not None
-    assert found["metadata"]["name"] == "second"
+    charged = find_charged_slice([slice_("first", 1), slice_("second", 3, reserved, replaces="first")], NAMES)
+    assert charged is not None
+    assert charged["metadata"]["name"] == "second"
 
 
 def test_job_kind_label_comes_from_controller_of_workload() -> None:

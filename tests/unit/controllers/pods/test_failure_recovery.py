@@ -94,18 +94,18 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
 def test_only_opted_in_pods_on_unreachable_nodes_are_force_deleted(
     pod_: dict[str, Any], node_: dict[str, Any] | None, now: float, expected: list[str]
 ) -> None:
-    found: list[str] = []
+    results: list[str] = []
     for action in plan_for(pod_, node_=node_, now=now).actions:
         match action:
             case Patch(steps=(step,)):
-                found.append(step.patch["status"]["phase"])
+                results.append(step.patch["status"]["phase"])
             case Delete(by_force=True):
-                found.append("deleted")
+                results.append("deleted")
             case RecordEvent(type="Warning", reason="AdmitqForcefulTermination", note=note):
-                found.append(note)
+                results.append(note)
             case _:
                 pass
-    assert found == expected
+    assert results == expected
 
 
 def test_terminating_pod_is_reconciled_again_when_delay_has_passed() -> None:
@@ -143,8 +143,8 @@ def world() -> World:
 
 def failure_recovery_part(world: World) -> WhenServed:
     table = registry.build_controllers(world.ctx, world.core)
-    [found] = [part for part in table.when_served if part.resource == PLACED_PODS]
-    return found
+    [part] = [part for part in table.when_served if part.resource == PLACED_PODS]
+    return part
 
 
 async def test_pod_is_failed_then_deleted_then_reported(world: World) -> None:

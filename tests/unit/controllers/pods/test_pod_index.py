@@ -40,8 +40,8 @@ def test_index_finds_the_pods_that_belong_to_a_workload_and_may_run(
     running = [pod_ for page in pages for pod_ in page if may_run(pod_, NAMES)]
     expected = [pod_["metadata"] for pod_ in running if belongs_to(pod_, of, NAMES)]
     identified = [{key: pod_[key] for key in ("name", "namespace", "uid")} for pod_ in expected]
-    found = [pod_["metadata"] for pod_ in index.of(of)]
-    assert [{key: pod_[key] for key in ("name", "namespace", "uid")} for pod_ in found] == identified
+    indexed = [pod_["metadata"] for pod_ in index.of(of)]
+    assert [{key: pod_[key] for key in ("name", "namespace", "uid")} for pod_ in indexed] == identified
     assert len(index.pods) == len(running)
 
 

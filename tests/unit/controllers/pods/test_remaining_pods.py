@@ -86,7 +86,7 @@ def test_next_list_is_later_the_longer_pods_remain(seconds: int, expected: float
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("remaining", "expected"),
     [
         ([aged_pod("a", 1), aged_pod("b", 2), aged_pod("c", 3)], []),
         (
@@ -111,10 +111,10 @@ def test_next_list_is_later_the_longer_pods_remain(seconds: int, expected: float
     ],
 )
 def test_excess_pods_of_deleted_job_are_newest_beyond_admitted_count(
-    found: list[dict[str, Any]], expected: list[str]
+    remaining: list[dict[str, Any]], expected: list[str]
 ) -> None:
     assert [
-        pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(admitted(), found, NAMES)
+        pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(admitted(), remaining, NAMES)
     ] == expected
 
 
@@ -142,13 +142,13 @@ FOR_BOTH = {
 def test_pods_without_podset_share_remaining_count(
     make: Callable[..., dict[str, Any]], named: dict[str, str], expected: list[str]
 ) -> None:
-    found = [
+    remaining = [
         aged_pod(name, number, labels={NAMES.podset: named[name]} if name in named else {})
         for number, name in enumerate("abcde")
     ]
     given = {} if make is workload else {"admission": FOR_BOTH}
     of = make(spec=SEVERAL, **given)
-    assert [pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(of, found, NAMES)] == expected
+    assert [pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(of, remaining, NAMES)] == expected
 
 
 REPLACING_SLICE = slice_of(admitted, "larger", "held", spec=FIVE_PODS, admission=FOR_FIVE)
@@ -168,7 +168,7 @@ REPLACING_SLICE = slice_of(admitted, "larger", "held", spec=FIVE_PODS, admission
 def test_excess_pods_of_slices_are_those_beyond_charged_slice(
     slices: list[dict[str, Any]], charged: dict[str, Any], expected: list[str]
 ) -> None:
-    found = [aged_pod(name, number) for number, name in enumerate("abcdef")]
+    remaining = [aged_pod(name, number) for number, name in enumerate("abcdef")]
     assert [
-        pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(charged, found, NAMES, slices)
+        pod_["metadata"]["name"] for pod_ in find_excess_remaining_pods(charged, remaining, NAMES, slices)
     ] == expected

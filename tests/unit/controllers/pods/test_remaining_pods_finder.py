@@ -58,10 +58,10 @@ async def test_jobs_deleted_together_share_one_list(world: World, monkeypatch: p
         return await read(*args, **selectors)
 
     monkeypatch.setattr(world.client, "list", slow_list)
-    found = await asyncio.gather(*(finder.find((orphaned_workload(number),)) for number in range(5)))
+    results = await asyncio.gather(*(finder.find((orphaned_workload(number),)) for number in range(5)))
     named_pods = [
         {uid: [pod["metadata"]["name"] for pod in own.listed] for uid, own in remaining.items()}
-        for remaining in found
+        for remaining in results
     ]
     assert named_pods == [{}, {"uid-w1": ["p1"]}, {}, {}, {}]
     assert world.calls.count(LIST) == 2
@@ -100,9 +100,9 @@ def reporting_workload(since: float = 0, **parts: Any) -> dict[str, Any]:
     return admitted(condition("PodsOutliveJob", True, "PodsRunning", "3 pods", since), **parts)
 
 
-def listed_names(found: Mapping[str, RemainingPods]) -> Any:
+def listed_names(remaining: Mapping[str, RemainingPods]) -> Any:
     """Return the names of the pods that are listed for the Workload, or the empty result."""
-    return found and sorted(pod_["metadata"]["name"] for pod_ in found["uid-w"].listed)
+    return remaining and sorted(pod_["metadata"]["name"] for pod_ in remaining["uid-w"].listed)
 
 
 READ_ONE, READ_TWO = ["get pods/c"], ["get pods/c", "get pods/b"]

@@ -230,8 +230,8 @@ def test_c17_check_without_its_config_is_pending_with_a_message_once_its_request
 
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
 def test_retried_or_rejected_check_becomes_pending_without_its_config(state: str) -> None:
-    found, notes = check_after(case(reserved(admissionChecks=[check(state)]), config=None))
-    assert (found["state"], notes) == (
+    result, notes = check_after(case(reserved(admissionChecks=[check(state)]), config=None))
+    assert (result["state"], notes) == (
         "Pending",
         [f"Admission check c updated state from {state} to Pending with message: the check is not active"],
     )
@@ -256,7 +256,7 @@ PARAMETERS = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "nam
 
 
 @pytest.mark.parametrize(
-    ("parameters", "found", "expected"),
+    ("parameters", "config_", "expected"),
     [
         (PARAMETERS, config(), ("True", "Active", "The admission check is active")),
         (
@@ -285,15 +285,15 @@ PARAMETERS = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "nam
     ],
 )
 def test_active_condition_of_check_reports_whether_parameters_are_valid(
-    parameters: Any, found: dict[str, Any] | None, expected: tuple[str, str, str]
+    parameters: Any, config_: dict[str, Any] | None, expected: tuple[str, str, str]
 ) -> None:
     obj: Mapping[str, Any] = {
         "metadata": {"name": "c", "resourceVersion": "1", "generation": 1},
         "spec": {"parameters": parameters},
     }
-    [patch] = report_check_activity(obj, found, NAMES, KINDS, instant(0)).actions
+    [patch] = report_check_activity(obj, config_, NAMES, KINDS, instant(0)).actions
     assert isinstance(patch, Patch)
     [active] = patch.steps[0].patch["status"]["conditions"]
     assert (active["status"], active["reason"], active["message"]) == expected
     settled = {**obj, "status": {"conditions": [active]}}
-    assert report_check_activity(settled, found, NAMES, KINDS, instant(9)) == ActionPlan()
+    assert report_check_activity(settled, config_, NAMES, KINDS, instant(9)) == ActionPlan()

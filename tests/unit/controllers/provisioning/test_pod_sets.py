@@ -110,8 +110,8 @@ def test_podsets_are_merged_by_configured_policy(policy: str | None, pod_sets: A
         admission=assigned(*((pod_set["name"], pod_set["count"]) for pod_set in pod_sets)),
         spec={"podSets": pod_sets},
     )
-    found = requested_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)
-    assert [(pod_set.name, pod_set.count) for pod_set in found] == requested
+    merged = requested_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)
+    assert [(pod_set.name, pod_set.count) for pod_set in merged] == requested
 
 
 def test_podsets_on_different_flavors_are_not_merged() -> None:

@@ -92,10 +92,10 @@ class ServingPlace(histories.Place):
             # The controller of the serving object handles a Workload without pods.
             return replace(case, workloads=())
         if case.group:
-            found = members.find_group_workload(
+            group_workload = members.find_group_workload(
                 case.job, self.workloads.get(case.group), NAMES, validate=True
             )
-            return replace(case, workloads=() if found is None else (found,))
+            return replace(case, workloads=() if group_workload is None else (group_workload,))
         return replace(
             case, workloads=tuple(obj for obj in case.workloads if is_controlled_by(obj, case.objects[0]))
         )

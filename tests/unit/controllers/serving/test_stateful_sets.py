@@ -198,18 +198,31 @@ def test_missing_priority_class_of_stateful_set_is_reported() -> None:
     assert event.reason == "WorkloadPriorityClassNotFound"
 
 
-@pytest.mark.parametrize(
+unmanaged = pytest.mark.parametrize(
     ("labels", "fields"),
     [({NAMES.queue_name: ""}, {}), ({}, {"namespace_matches": False})],
     ids=["without queue", "in unselected namespace"],
 )
-def test_workload_with_quota_of_unmanaged_stateful_set_is_still_released(labels: Any, fields: Any) -> None:
+
+
+@unmanaged
+def test_evicted_workload_of_unmanaged_stateful_set_still_releases_quota(labels: Any, fields: Any) -> None:
     job = stateful_set(labels=labels)
     evicted = of_set(admitted(condition("Evicted", True, "Preempted")), job)
     assert only_patch(plan_for(job, evicted, **fields))["status"]["admission"] is None
+
+
+@unmanaged
+def test_deleted_workload_of_unmanaged_stateful_set_still_loses_finalizer(labels: Any, fields: Any) -> None:
+    job = stateful_set(labels=labels)
     deleted = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
-    [freed] = plan_for(job, deleted, **fields).actions
-    assert isinstance(freed, RemoveFinalizer)
+    [removal] = plan_for(job, deleted, **fields).actions
+    assert isinstance(removal, RemoveFinalizer)
+
+
+@unmanaged
+def test_unmanaged_stateful_set_without_quota_gets_no_actions(labels: Any, fields: Any) -> None:
+    job = stateful_set(labels=labels)
     assert plan_for(job, of_set(workload(), job), **fields) == ActionPlan()
     assert plan_for(job, **fields) == ActionPlan()
 
@@ -241,16 +254,22 @@ def test_evicted_workload_of_stateful_set_releases_quota_when_no_pod_runs() -> N
     )
 
 
-def test_workload_of_deleted_stateful_set_is_finished_or_released() -> None:
-    job = stateful_set()
-    existing = of_set(workload(), job)
+def test_workload_of_deleted_stateful_set_is_finished_with_feature_gate() -> None:
+    existing = of_set(workload(), stateful_set())
     settings = settings_with(finish_orphaned=True)
     (finished,) = only_patch(plan_for(None, existing, settings=settings))["status"]["conditions"]
     assert (finished["type"], finished["reason"]) == ("Finished", "OwnerNotFound")
-    (freed,) = plan_for(None, existing, settings=settings_with(finish_orphaned=False)).actions
-    assert isinstance(freed, RemoveFinalizer)
+
+
+def test_workload_of_deleted_stateful_set_is_released_unfinished_without_feature_gate() -> None:
+    existing = of_set(workload(), stateful_set())
+    (removal,) = plan_for(None, existing, settings=settings_with(finish_orphaned=False)).actions
+    assert isinstance(removal, RemoveFinalizer)
+
+
+def test_workload_of_former_stateful_set_with_same_name_is_released() -> None:
     former = of_set(workload(), stateful_set(uid="uid-before"))
-    actions = plan_for(job, former, settings=settings_with(finish_orphaned=False)).actions
+    actions = plan_for(stateful_set(), former, settings=settings_with(finish_orphaned=False)).actions
     assert [type(action) for action in actions] == [RemoveFinalizer]
 
 
