@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _make() -> None:
-    _say("setting up .venv with the pinned tools (done once for a set of pins)")
+    _say("setting up .venv with the pinned tools (needed once for each set of pinned versions)")
     python = VENV / "bin" / "python"
     if not _runs(python):
         _call([sys.executable, "-m", "venv", "--clear", str(VENV)])
@@ -72,7 +72,7 @@ def _make() -> None:
 
 
 def compile_ahead(python: Path, folders: Sequence[Path]) -> None:
-    """Compile the Python files below some folders, to shorten later starts.
+    """Compile the Python files in these folders, to shorten later starts.
 
     A file that does not compile is skipped. The command that runs or checks it reports the error.
     """
@@ -115,9 +115,9 @@ def _runs_module(python: Path, module: str) -> bool:
 
 
 def _call(argv: list[str]) -> None:
-    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BootstrapError(f"{' '.join(argv)}\n{done.stdout}{done.stderr}".rstrip())
+    process = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise BootstrapError(f"{' '.join(argv)}\n{process.stdout}{process.stderr}".rstrip())
 
 
 def _say(message: str) -> None:

@@ -55,13 +55,13 @@ class Trials:
     Args:
         results: the results of each module.
         names: patterns of the names of mutants to try; if empty, all.
-        again: whether to also try mutants again that no test noticed.
+        retry: whether to also retry mutants that no test noticed.
     """
 
-    def __init__(self, results: list[SourceFileMutationData], names: list[str], *, again: bool) -> None:
+    def __init__(self, results: list[SourceFileMutationData], names: list[str], *, retry: bool) -> None:
         self._results = results
         self._names = names
-        self._again = again
+        self._retry = retry
         self._cost: dict[str, float] = {}
         self._callers: defaultdict[str, list[pytest.Item]] = defaultdict(list)
 
@@ -98,7 +98,7 @@ class Trials:
 
     def _chosen(self, result: SourceFileMutationData) -> Iterator[str]:
         for name, code in list(result.exit_code_by_key.items()):
-            open_ = code is None or (self._again and code in {SURVIVED, NO_TEST})
+            open_ = code is None or (self._retry and code in {SURVIVED, NO_TEST})
             if open_ and (not self._names or any(fnmatch(name, pattern) for pattern in self._names)):
                 yield name
 
@@ -158,9 +158,9 @@ def _results() -> list[SourceFileMutationData]:
 def main() -> int:
     """Create mutants of changed functions, and try the requested ones."""
     parser = argparse.ArgumentParser(prog="hack/mutate", description=__doc__)
-    parser.add_argument("--again", action="store_true", help="also try mutants again that no test noticed")
+    parser.add_argument("--again", action="store_true", help="also retry mutants that no test noticed")
     parser.add_argument("names", nargs="*", metavar="NAME", help="pattern, such as admitq.core.quota*")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     Path("mutants").mkdir(exist_ok=True)
     copy_src_dir()
     copy_also_copy_files()
@@ -179,7 +179,7 @@ def main() -> int:
     # hypothesis is imported already, so pytest cannot rewrite its assertions.
     quiet = ["--rootdir=.", "--capture=no", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     arguments = [*quiet, *config().pytest_add_cli_args, *config().pytest_add_cli_args_test_selection]
-    trials = Trials(_results(), asked.names, again=asked.again)
+    trials = Trials(_results(), options.names, retry=options.again)
     os.chdir("mutants")
     return int(pytest.main(arguments, plugins=[trials]))
 

@@ -1,4 +1,4 @@
-"""The checks before a take-over: a table, which the guide shows too."""
+"""The table of the checks before a take-over, which the guide shows too."""
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -24,7 +24,7 @@ KNOWN_VERSIONS: Final = frozenset({"v1beta1", "v1beta2"})
 HELM: Final = ("metadata", "annotations", "meta.helm.sh/release-name")
 
 CA_INJECTED: Final = "cert-manager.io/inject-ca-from"
-"""The annotation that makes cert-manager write a CA into a definition."""
+"""The annotation with which cert-manager writes a CA into a CustomResourceDefinition."""
 
 KEEPERS: Final = {
     "argocd.argoproj.io/": "Argo CD",
@@ -44,10 +44,7 @@ class Severity(StrEnum):
 
 
 class AdoptionCheck(NamedTuple):
-    """One check.
-
-    ``find`` yields a text for each place that it finds. ``what`` says what a finding means.
-    """
+    """One check. ``find`` yields a text for each place of a finding; ``what`` is the finding's meaning."""
 
     name: str
     severity: Severity
@@ -62,9 +59,9 @@ def _not_installed(cluster: Cluster) -> Iterator[str]:
 
 
 def _ending(cluster: Cluster) -> Iterator[str]:
-    for one in cluster.definitions.values():
-        if value_at(one, ("metadata", "deletionTimestamp")):
-            yield object_reference("customresourcedefinitions", one)
+    for definition in cluster.definitions.values():
+        if value_at(definition, ("metadata", "deletionTimestamp")):
+            yield object_reference("customresourcedefinitions", definition)
 
 
 def _stored_unknown(cluster: Cluster) -> Iterator[str]:
@@ -100,8 +97,10 @@ def _topology(cluster: Cluster) -> Iterator[str]:
         if value_at(flavor, ("spec", "topologyName")):
             yield name
     for name, workload in _unfinished(cluster):
-        asked = any(map(_asks_for_topology, _pod_sets(workload)))
-        if asked or any(one.get("topologyAssignment") for one in _assignments(workload)):
+        requests_topology = any(map(_asks_for_topology, _pod_sets(workload)))
+        if requests_topology or any(
+            assignment.get("topologyAssignment") for assignment in _assignments(workload)
+        ):
             yield name
 
 
@@ -128,21 +127,21 @@ def _variants(cluster: Cluster) -> Iterator[str]:
 
 
 def _devices(cluster: Cluster) -> Iterator[str]:
-    for one, loaded in cluster.configured:
+    for configuration, loaded in cluster.configured:
         if isinstance(loaded, Configuration) and loaded.resources.device_class_mappings:
-            yield f"resources.deviceClassMappings in {one.place}"
+            yield f"resources.deviceClassMappings in {configuration.place}"
     for name, workload in _unfinished(cluster):
-        if any(value_at(one, ("template", "spec", "resourceClaims")) for one in _pod_sets(workload)):
+        if any(value_at(pod_set, ("template", "spec", "resourceClaims")) for pod_set in _pod_sets(workload)):
             yield name
 
 
 def _configuration(cluster: Cluster) -> Iterator[str]:
-    for one, loaded in cluster.configured:
+    for configuration, loaded in cluster.configured:
         if isinstance(loaded, ConfigurationError):
-            yield from (f"{problem} ({one.place})" for problem in str(loaded).splitlines())
+            yield from (f"{problem} ({configuration.place})" for problem in str(loaded).splitlines())
         else:
             for name in sorted({*loaded.integrations.frameworks} - {*list_framework_names()}):
-                yield f"integrations.frameworks: {name} ({one.place})"
+                yield f"integrations.frameworks: {name} ({configuration.place})"
 
 
 def _unread(cluster: Cluster) -> Iterator[str]:
@@ -150,55 +149,55 @@ def _unread(cluster: Cluster) -> Iterator[str]:
 
 
 def _in_charge(cluster: Cluster) -> Iterator[str]:
-    for one in cluster.deployments:
-        if is_running(one):
-            yield object_reference("deployments", one)
-    for one in cluster.leases:
-        if holder := value_at(one, ("spec", "holderIdentity")):
-            yield f"{object_reference('leases', one)}, held by {holder}"
+    for deployment in cluster.deployments:
+        if is_running(deployment):
+            yield object_reference("deployments", deployment)
+    for lease in cluster.leases:
+        if holder := value_at(lease, ("spec", "holderIdentity")):
+            yield f"{object_reference('leases', lease)}, held by {holder}"
 
 
 def _kept(cluster: Cluster) -> Iterator[str]:
     listed = [
-        *(("deployments", one) for one in cluster.deployments),
-        *((f"{str(one.get('kind', '')).lower()}s", one) for one in cluster.webhooks),
-        *(("customresourcedefinitions", one) for one in cluster.definitions.values()),
+        *(("deployments", deployment) for deployment in cluster.deployments),
+        *((f"{str(webhook.get('kind', '')).lower()}s", webhook) for webhook in cluster.webhooks),
+        *(("customresourcedefinitions", definition) for definition in cluster.definitions.values()),
     ]
-    for plural, one in listed:
+    for plural, obj in listed:
         keys = [
-            key for part in ("labels", "annotations") for key in value_at(one, ("metadata", part), {}) or {}
+            key for part in ("labels", "annotations") for key in value_at(obj, ("metadata", part), {}) or {}
         ]
         keepers = {keeper for start, keeper in KEEPERS.items() if any(key.startswith(start) for key in keys)}
-        owners: Iterable[JsonObject] = value_at(one, ("metadata", "ownerReferences"), ()) or ()
+        owners: Iterable[JsonObject] = value_at(obj, ("metadata", "ownerReferences"), ()) or ()
         keepers |= {f"{owner.get('kind')} {owner.get('name')}" for owner in owners}
-        yield from (f"{object_reference(plural, one)} by {keeper}" for keeper in sorted(keepers))
+        yield from (f"{object_reference(plural, obj)} by {keeper}" for keeper in sorted(keepers))
 
 
 def _injected(cluster: Cluster) -> Iterator[str]:
-    for one in cluster.definitions.values():
-        if value_at(one, ("metadata", "annotations", CA_INJECTED)):
-            yield object_reference("customresourcedefinitions", one)
+    for definition in cluster.definitions.values():
+        if value_at(definition, ("metadata", "annotations", CA_INJECTED)):
+            yield object_reference("customresourcedefinitions", definition)
 
 
 def _there_already(cluster: Cluster) -> Iterator[str]:
-    yield from (object_reference("deployments", one) for one in cluster.ours)
+    yield from (object_reference("deployments", deployment) for deployment in cluster.own_deployments)
 
 
 def _by_helm(cluster: Cluster) -> Iterator[str]:
-    for one in cluster.definitions.values():
-        if (release := value_at(one, HELM)) and not value_at(
-            one, ("metadata", "annotations", "helm.sh/resource-policy")
+    for definition in cluster.definitions.values():
+        if (release := value_at(definition, HELM)) and not value_at(
+            definition, ("metadata", "annotations", "helm.sh/resource-policy")
         ):
-            yield f"{object_reference('customresourcedefinitions', one)} of release {release}"
+            yield f"{object_reference('customresourcedefinitions', definition)} of release {release}"
 
 
 def _webhooks(cluster: Cluster) -> Iterator[str]:
-    for one in cluster.webhooks:
-        yield object_reference(f"{str(one.get('kind', '')).lower()}s", one)
+    for webhook in cluster.webhooks:
+        yield object_reference(f"{str(webhook.get('kind', '')).lower()}s", webhook)
 
 
 def _gates(cluster: Cluster) -> Iterator[str]:
-    # A gate that is off loses nothing.
+    # A gate that is off has no effect to lose.
     for name in sorted(name for name, on in cluster.known_gates.items() if on):
         gate = Gate(name)
         if gate not in WITHOUT_ALTERNATIVE and (note := get_note(gate)):
@@ -206,9 +205,11 @@ def _gates(cluster: Cluster) -> Iterator[str]:
 
 
 def _fields(cluster: Cluster) -> Iterator[str]:
-    for one, loaded in cluster.configured:
+    for configuration, loaded in cluster.configured:
         if isinstance(loaded, Configuration):
-            yield from (f"{field} in {one.place}" for field in loaded.list_settings_without_effect())
+            yield from (
+                f"{field} in {configuration.place}" for field in loaded.list_settings_without_effect()
+            )
 
 
 def _unknown_gates(cluster: Cluster) -> Iterator[str]:
@@ -220,15 +221,15 @@ def _visibility(cluster: Cluster) -> Iterator[str]:
 
 
 def _dropped(cluster: Cluster) -> Iterator[str]:
-    for one in cluster.older.get("admissionchecks", ()):
-        if value_at(one, ("spec", "retryDelayMinutes")) is not None:
-            yield f"spec.retryDelayMinutes of {object_reference('admissionchecks', one)}"
+    for check in cluster.older.get("admissionchecks", ()):
+        if value_at(check, ("spec", "retryDelayMinutes")) is not None:
+            yield f"spec.retryDelayMinutes of {object_reference('admissionchecks', check)}"
 
 
 def _other_checks(cluster: Cluster) -> Iterator[str]:
-    ours = {cluster.names.provisioning_controller, cluster.names.multikueue_controller}
+    own_controllers = {cluster.names.provisioning_controller, cluster.names.multikueue_controller}
     for name, check in cluster.each("admissionchecks"):
-        if (controller := value_at(check, ("spec", "controllerName"))) not in ours:
+        if (controller := value_at(check, ("spec", "controllerName"))) not in own_controllers:
             yield f"{name} of {controller}"
 
 
@@ -239,17 +240,21 @@ def _between(cluster: Cluster) -> Iterator[str]:
 
 
 def _unfinished(cluster: Cluster) -> Iterator[tuple[str, JsonObject]]:
-    return ((name, one) for name, one in cluster.each("workloads") if not has_true_condition(one, "Finished"))
+    return (
+        (name, workload)
+        for name, workload in cluster.each("workloads")
+        if not has_true_condition(workload, "Finished")
+    )
 
 
 def _pod_sets(workload: JsonObject) -> Iterator[dict[str, Any]]:
-    found = value_at(workload, ("spec", "podSets"), ()) or ()
-    return (one for one in found if isinstance(one, dict))
+    pod_sets = value_at(workload, ("spec", "podSets"), ()) or ()
+    return (pod_set for pod_set in pod_sets if isinstance(pod_set, dict))
 
 
 def _assignments(workload: JsonObject) -> Iterator[dict[str, Any]]:
-    found = value_at(workload, ("status", "admission", "podSetAssignments"), ()) or ()
-    return (one for one in found if isinstance(one, dict))
+    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), ()) or ()
+    return (assignment for assignment in assignments if isinstance(assignment, dict))
 
 
 BLOCKS, CHANGES, NOTE = Severity.BLOCKS, Severity.CHANGES, Severity.NOTE
@@ -288,7 +293,7 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
         "no-way-back",
         BLOCKS,
         "CustomResourceDefinitions have no v1beta2, which admitq writes. The manager in charge could not "
-        "read it, so there would be no way back.",
+        "read it, so you could not go back.",
         "First upgrade the manager in charge to a release with v1beta2.",
         _no_way_back,
     ),
@@ -311,7 +316,7 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
     AdoptionCheck(
         "unknown-gates",
         BLOCKS,
-        "Feature gates are set that admitq does not know. It would refuse to start.",
+        "Feature gates are set that admitq does not know. With them, admitq would not start.",
         "Remove them from the values for the chart.",
         _unknown_gates,
     ),
@@ -394,7 +399,7 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
         "dropped-fields",
         CHANGES,
         "Objects have fields that v1beta2 does not have.",
-        "The fields had no effect any more; no action is needed.",
+        "These fields have no effect, so no action is needed.",
         _dropped,
     ),
     AdoptionCheck(
@@ -423,7 +428,7 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
         "there-already",
         NOTE,
         "admitq is already installed in this cluster.",
-        "Continue with the next step. Do not save objects again: the saved ones are for the way back.",
+        "Continue with the next step. Do not save objects again: you need the saved objects to go back.",
         _there_already,
     ),
     AdoptionCheck(

@@ -26,16 +26,13 @@ class FoundConfiguration:
 
     place: str
     """The ConfigMap, and the key in it."""
-    given: Mapping[str, Any]
+    document: Mapping[str, Any]
     """The parsed YAML of the file."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything that is checked before a take-over.
-
-    Objects are raw, by the plural of their kind.
-    """
+    """The objects that are checked before a take-over, as JSON, by the plural of their kind."""
 
     names: Names
     definitions: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
@@ -47,7 +44,7 @@ class Cluster:
     """Webhook configurations with a webhook of the group, without those of admitq."""
     deployments: tuple[JsonObject, ...] = ()
     """Deployments with pods that serve those webhooks or hold the lease, without those of admitq."""
-    ours: tuple[JsonObject, ...] = ()
+    own_deployments: tuple[JsonObject, ...] = ()
     """Deployments of an existing installation of admitq."""
     leases: tuple[JsonObject, ...] = ()
     """Leases of the group's managers, unless admitq holds them."""
@@ -59,13 +56,13 @@ class Cluster:
 
     def each(self, plural: str) -> Iterator[tuple[str, JsonObject]]:
         """Yield the objects of a kind, each with its reference for the plan."""
-        return ((object_reference(plural, one), one) for one in self.objects.get(plural, ()))
+        return ((object_reference(plural, obj), obj) for obj in self.objects.get(plural, ()))
 
     @property
     def namespace(self) -> str:
         """The namespace of the manager in charge; the default of the group if it is unknown."""
-        for one in (*self.deployments, *self.leases):
-            if namespace := value_at(one, ("metadata", "namespace")):
+        for obj in (*self.deployments, *self.leases):
+            if namespace := value_at(obj, ("metadata", "namespace")):
                 return str(namespace)
         return self.names.default_namespace
 
@@ -85,8 +82,8 @@ class Cluster:
             sorted(
                 {
                     str(version.get("name"))
-                    for one in self.definitions.values()
-                    for version in value_at(one, ("spec", "versions"), ()) or ()
+                    for definition in self.definitions.values()
+                    for version in value_at(definition, ("spec", "versions"), ()) or ()
                     if version.get("served")
                 }
             )
@@ -95,24 +92,28 @@ class Cluster:
     @cached_property
     def configured(self) -> tuple[tuple[FoundConfiguration, Configuration | ConfigurationError], ...]:
         """Each configuration file, loaded as admitq would load it, or the error."""
-        return tuple((one, _loaded(one, self.names)) for one in self.configurations)
+        return tuple((file, _loaded(file, self.names)) for file in self.configurations)
 
     @property
     def gates(self) -> Mapping[str, bool]:
         """The feature gates that the configuration files or the flag set."""
-        found: dict[str, bool] = {}
-        for one in self.configurations:
-            gates = one.given.get("featureGates")
+        gates_set: dict[str, bool] = {}
+        for file in self.configurations:
+            gates = file.document.get("featureGates")
             if isinstance(gates, Mapping):
-                found |= {str(name): bool(on) for name, on in gates.items()}
+                gates_set |= {str(name): bool(on) for name, on in gates.items()}
         for deployment in self.deployments:
             words = arguments(deployment)
             for word, following in zip(words, [*words[1:], ""], strict=False):
-                flag, given, text = word.partition("=")
+                flag, equals_sign, text = word.partition("=")
                 if flag == FLAG:
-                    pairs = (one.partition("=") for one in (text if given else following).split(",") if one)
-                    found |= {name: value.lower() in {"true", "t", "1"} for name, _, value in pairs}
-        return found
+                    pairs = (
+                        pair.partition("=")
+                        for pair in (text if equals_sign else following).split(",")
+                        if pair
+                    )
+                    gates_set |= {name: value.lower() in {"true", "t", "1"} for name, _, value in pairs}
+        return gates_set
 
     @property
     def known_gates(self) -> Mapping[str, bool]:
@@ -120,15 +121,15 @@ class Cluster:
         return {name: on for name, on in self.gates.items() if name in GATES}
 
 
-def _loaded(one: FoundConfiguration, names: Names) -> Configuration | ConfigurationError:
+def _loaded(file: FoundConfiguration, names: Names) -> Configuration | ConfigurationError:
     import yaml  # noqa: PLC0415 needed only for clusters with a configuration file
 
-    given = {"apiGroup": names.group, **one.given}
-    if isinstance(gates := given.get("featureGates"), Mapping):
-        # A check of its own reports unknown gates.
-        given["featureGates"] = {name: on for name, on in gates.items() if name in GATES}
+    document = {"apiGroup": names.group, **file.document}
+    if isinstance(gates := document.get("featureGates"), Mapping):
+        # Another check reports unknown gates.
+        document["featureGates"] = {name: on for name, on in gates.items() if name in GATES}
     try:
-        return load_configuration(yaml.safe_dump(given))
+        return load_configuration(yaml.safe_dump(document))
     except ConfigurationError as error:
         return error
 
@@ -136,11 +137,11 @@ def _loaded(one: FoundConfiguration, names: Names) -> Configuration | Configurat
 def readable_version(definition: JsonObject) -> str | None:
     """Return the version in which to read objects of a definition; None if it serves no known version."""
     versions: Iterable[Any] = value_at(definition, ("spec", "versions"), ()) or ()
-    served = {one.get("name") for one in versions if one.get("served")}
-    return next((one for one in (NEWER, OLDER) if one in served), None)
+    served = {version.get("name") for version in versions if version.get("served")}
+    return next((version for version in (NEWER, OLDER) if version in served), None)
 
 
-def is_ours(obj: JsonObject) -> bool:
+def belongs_to_admitq(obj: JsonObject) -> bool:
     """Whether an object belongs to an installation of admitq."""
     return value_at(obj, PART_OF) == "admitq"
 
@@ -154,28 +155,28 @@ def object_reference(plural: str, obj: JsonObject) -> str:
 
 def containers(deployment: JsonObject) -> Iterator[JsonObject]:
     """Yield the containers of a Deployment's pods."""
-    found: Iterable[Any] = value_at(deployment, ("spec", "template", "spec", "containers"), ()) or ()
-    return (one for one in found if isinstance(one, dict))
+    listed: Iterable[Any] = value_at(deployment, ("spec", "template", "spec", "containers"), ()) or ()
+    return (container for container in listed if isinstance(container, dict))
 
 
 def arguments(deployment: JsonObject) -> list[str]:
     """Return the words of the command lines of a Deployment's containers."""
     return [
         str(word)
-        for one in containers(deployment)
-        for word in (*(one.get("command") or ()), *(one.get("args") or ()))
+        for container in containers(deployment)
+        for word in (*(container.get("command") or ()), *(container.get("args") or ()))
     ]
 
 
 def is_running(deployment: JsonObject) -> bool:
     """Whether a Deployment has or wants pods."""
-    wanted = value_at(deployment, ("spec", "replicas"), 1)
-    return bool(wanted) or bool(value_at(deployment, ("status", "replicas"), 0))
+    replicas = value_at(deployment, ("spec", "replicas"), 1)
+    return bool(replicas) or bool(value_at(deployment, ("status", "replicas"), 0))
 
 
 def has_true_condition(obj: JsonObject, condition: str) -> bool:
     """Whether a condition of an object is True."""
     return any(
-        one.get("type") == condition and one.get("status") == "True"
-        for one in value_at(obj, ("status", "conditions"), ()) or ()
+        item.get("type") == condition and item.get("status") == "True"
+        for item in value_at(obj, ("status", "conditions"), ()) or ()
     )

@@ -1,7 +1,7 @@
 """Reads a cluster for the plan of a take-over. Every request is a GET.
 
 The manager in charge is found through what the API server calls: the Services behind the group's webhooks,
-and the Deployments with pods that these Services select. So no name of another project has to be known.
+and the Deployments with pods that these Services select. So this module needs no names of other projects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from admitq.adoption.cluster import OLDER, Cluster, FoundConfiguration, is_ours, readable_version
+from admitq.adoption.cluster import OLDER, Cluster, FoundConfiguration, belongs_to_admitq, readable_version
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import (
@@ -42,9 +42,9 @@ async def read_cluster(client: Client, names: Names) -> Cluster:
     await client.request_json("GET", "/apis")
     reader = _ClusterReader(client)
     definitions = {
-        str(value_at(one, ("spec", "names", "plural"))): one
-        for one in await reader.all(CRDS)
-        if value_at(one, ("spec", "group")) == names.group
+        str(value_at(definition, ("spec", "names", "plural"))): definition
+        for definition in await reader.all(CRDS)
+        if value_at(definition, ("spec", "group")) == names.group
     }
     objects: dict[str, tuple[JsonObject, ...]] = {}
     older: dict[str, tuple[JsonObject, ...]] = {}
@@ -52,15 +52,21 @@ async def read_cluster(client: Client, names: Names) -> Cluster:
         if version := readable_version(definition):
             objects[plural] = await reader.all(_resource(definition, version))
         versions = value_at(definition, ("spec", "versions"), ())
-        if plural in HAD_MORE_FIELDS and any(one["name"] == OLDER and one["served"] for one in versions):
+        if plural in HAD_MORE_FIELDS and any(
+            version["name"] == OLDER and version["served"] for version in versions
+        ):
             older[plural] = await reader.all(_resource(definition, OLDER))
     configured = [*await reader.all(MUTATING_WEBHOOKS), *await reader.all(VALIDATING_WEBHOOKS)]
-    hooks = tuple(one for one in configured if _is_of(one, names) and not is_ours(one))
-    held = [
-        one for one in await reader.all(LEASES) if value_at(one, ("metadata", "name")) == names.lease_name
+    hooks = tuple(
+        webhook for webhook in configured if _is_of(webhook, names) and not belongs_to_admitq(webhook)
+    )
+    group_leases = [
+        lease
+        for lease in await reader.all(LEASES)
+        if value_at(lease, ("metadata", "name")) == names.lease_name
     ]
-    found, leases = await _in_charge(reader, hooks, definitions.values(), held)
-    deployments = tuple(one for one in found if not is_ours(one))
+    in_charge, leases = await _in_charge(reader, hooks, definitions.values(), group_leases)
+    deployments = tuple(deployment for deployment in in_charge if not belongs_to_admitq(deployment))
     return Cluster(
         names=names,
         definitions=definitions,
@@ -68,13 +74,13 @@ async def read_cluster(client: Client, names: Names) -> Cluster:
         older=older,
         webhooks=hooks,
         deployments=deployments,
-        ours=tuple(one for one in found if is_ours(one)),
+        own_deployments=tuple(deployment for deployment in in_charge if belongs_to_admitq(deployment)),
         leases=leases,
         configurations=await _configurations(reader, names, deployments),
         api_services=tuple(
-            str(value_at(one, ("metadata", "name")))
-            for one in await reader.all(API_SERVICES)
-            if value_at(one, ("spec", "group")) == names.visibility_group
+            str(value_at(service, ("metadata", "name")))
+            for service in await reader.all(API_SERVICES)
+            if value_at(service, ("spec", "group")) == names.visibility_group
         ),
         unread=tuple(reader.unread),
     )
@@ -136,41 +142,48 @@ async def _in_charge(
     definitions: Iterable[JsonObject],
     leases: Iterable[JsonObject],
 ) -> tuple[tuple[JsonObject, ...], tuple[JsonObject, ...]]:
-    """Return the Deployments in charge, and the leases that admitq does not hold.
+    """Return the Deployments of the manager in charge, and the leases that admitq does not hold.
 
     A Deployment is in charge if a Service behind a webhook or conversion selects its pods, or if its pod
     holds a lease.
     """
-    found: dict[tuple[str, str], JsonObject] = {}
+    in_charge: dict[tuple[str, str], JsonObject] = {}
     for namespace, name in sorted({*_services(hooks, definitions)}):
         service = await reader.one(SERVICES, name, namespace)
         selector: Mapping[str, Any] = value_at(service, ("spec", "selector"), {}) or {}
-        for one in await reader.all(DEPLOYMENTS, namespace) if selector else ():
-            labels = value_at(one, ("spec", "template", "metadata", "labels"), {}) or {}
+        for deployment in await reader.all(DEPLOYMENTS, namespace) if selector else ():
+            labels = value_at(deployment, ("spec", "template", "metadata", "labels"), {}) or {}
             if all(labels.get(key) == value for key, value in selector.items()):
-                found[namespace, str(value_at(one, ("metadata", "name")))] = one
+                in_charge[namespace, str(value_at(deployment, ("metadata", "name")))] = deployment
     others: list[JsonObject] = []
     for lease in leases:
         holders: list[JsonObject] = []
         namespace = str(value_at(lease, ("metadata", "namespace")))
         holder = str(value_at(lease, ("spec", "holderIdentity"), "") or "")
-        for one in await reader.all(DEPLOYMENTS, namespace) if holder else ():
+        for deployment in await reader.all(DEPLOYMENTS, namespace) if holder else ():
             # Managers write the name of their pod, which begins with the name of the Deployment.
-            if holder.startswith(f"{(name := str(value_at(one, ('metadata', 'name'))))}-"):
-                found[namespace, name] = one
-                holders.append(one)
-        if not any(map(is_ours, holders)):
+            if holder.startswith(f"{(name := str(value_at(deployment, ('metadata', 'name'))))}-"):
+                in_charge[namespace, name] = deployment
+                holders.append(deployment)
+        if not any(map(belongs_to_admitq, holders)):
             others.append(lease)
-    return tuple(found.values()), tuple(others)
+    return tuple(in_charge.values()), tuple(others)
 
 
 def _services(hooks: Iterable[JsonObject], definitions: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
     configurations = [
-        *(hook.get("clientConfig") for one in hooks for hook in one.get("webhooks") or ()),
-        *(value_at(one, ("spec", "conversion", "webhook", "clientConfig")) for one in definitions),
+        *(
+            hook.get("clientConfig")
+            for configuration in hooks
+            for hook in configuration.get("webhooks") or ()
+        ),
+        *(
+            value_at(definition, ("spec", "conversion", "webhook", "clientConfig"))
+            for definition in definitions
+        ),
     ]
-    for one in configurations:
-        service = value_at(one, ("service",))
+    for client_config in configurations:
+        service = value_at(client_config, ("service",))
         if isinstance(service, Mapping):
             yield str(service.get("namespace")), str(service.get("name"))
 
@@ -179,25 +192,25 @@ async def _configurations(
     reader: _ClusterReader, names: Names, deployments: Iterable[JsonObject]
 ) -> tuple[FoundConfiguration, ...]:
     """Return the configuration files in ConfigMaps that pods of the Deployments mount."""
-    found: dict[str, FoundConfiguration] = {}
+    files: dict[str, FoundConfiguration] = {}
     for deployment in deployments:
         namespace = str(value_at(deployment, ("metadata", "namespace")))
         for volume in value_at(deployment, ("spec", "template", "spec", "volumes"), ()) or ():
             name = value_at(volume, ("configMap", "name"))
             if not isinstance(name, str):
                 continue
-            held = await reader.one(CONFIG_MAPS, name, namespace)
-            for key, text in (value_at(held, ("data",), {}) or {}).items():
-                given = _parsed(text)
-                if str(given.get("apiVersion", "")).startswith(f"config.{names.group}/"):
+            config_map = await reader.one(CONFIG_MAPS, name, namespace)
+            for key, text in (value_at(config_map, ("data",), {}) or {}).items():
+                document = _parsed(text)
+                if str(document.get("apiVersion", "")).startswith(f"config.{names.group}/"):
                     place = f"configmaps/{name} in {namespace}, {key}"
-                    found[place] = FoundConfiguration(place, given)
-    return tuple(found.values())
+                    files[place] = FoundConfiguration(place, document)
+    return tuple(files.values())
 
 
 def _parsed(text: Any) -> Mapping[str, Any]:
     try:
-        given = yaml.safe_load(text) if isinstance(text, str) else None
+        document = yaml.safe_load(text) if isinstance(text, str) else None
     except yaml.YAMLError:
         return {}
-    return given if isinstance(given, Mapping) else {}
+    return document if isinstance(document, Mapping) else {}

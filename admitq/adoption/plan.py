@@ -19,8 +19,8 @@ NAME: Final = "admitq"
 """The name of the Helm release, and the prefix of its objects.
 
 The release is installed into the namespace of the manager in charge. The webhooks and selectors of both
-exclude that namespace, so each manager starts while the webhooks of the other do not answer. Both compete
-for one Lease there, so if both run, one waits.
+managers exclude that namespace. So each manager can start while the webhooks of the other do not answer. Both
+use one Lease there, so if both run, one waits.
 """
 
 PLACE_OF_CHART: Final = frozenset(
@@ -39,7 +39,7 @@ PLACE_OF_CHART: Final = frozenset(
 """Configuration fields that the chart sets itself, or that the plan computes."""
 
 WITHOUT_IDENTITY: Final = "grep -vE '^ +(resourceVersion|uid): '"
-"""The filter that makes stored objects applicable again."""
+"""The filter that removes the identity of saved objects, so that they can be applied again."""
 
 APPLY: Final = "kubectl apply --server-side --force-conflicts"
 
@@ -82,7 +82,7 @@ class AdoptionPlan:
     @property
     def is_clear(self) -> bool:
         """Whether no finding blocks the take-over."""
-        return all(one.check.severity is not Severity.BLOCKS for one in self.findings)
+        return all(finding.check.severity is not Severity.BLOCKS for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
@@ -96,17 +96,17 @@ class AdoptionPlan:
             "workloads": dict(self.workloads),
             "findings": [
                 {
-                    "name": one.check.name,
-                    "severity": one.check.severity.name.lower(),
-                    "what": one.check.what,
-                    "remedy": one.check.remedy,
-                    "places": list(one.places),
+                    "name": finding.check.name,
+                    "severity": finding.check.severity.name.lower(),
+                    "what": finding.check.what,
+                    "remedy": finding.check.remedy,
+                    "places": list(finding.places),
                 }
-                for one in self.findings
+                for finding in self.findings
             ],
             "values": dict(self.values),
-            "steps": [_step_fields(one) for one in self.steps],
-            "wayBack": [_step_fields(one) for one in self.way_back],
+            "steps": [_step_fields(step) for step in self.steps],
+            "wayBack": [_step_fields(step) for step in self.way_back],
         }
 
 
@@ -116,15 +116,15 @@ def _step_fields(step: Step) -> dict[str, Any]:
 
 def make_plan(cluster: Cluster) -> AdoptionPlan:
     """Return the plan for a cluster."""
-    found = ((check, tuple(check.find(cluster))) for check in CHECKS)
+    places_by_check = ((check, tuple(check.find(cluster))) for check in CHECKS)
     return AdoptionPlan(
         group=cluster.names.group,
         served=cluster.served_versions,
         stored=cluster.all_stored_versions,
-        in_charge=tuple(_described(one) for one in cluster.deployments),
+        in_charge=tuple(_described(deployment) for deployment in cluster.deployments),
         counts={plural: len(cluster.objects.get(plural, ())) for plural in sorted(cluster.definitions)},
         workloads=_states(cluster),
-        findings=tuple(Finding(check, places) for check, places in found if places),
+        findings=tuple(Finding(check, places) for check, places in places_by_check if places),
         values=make_chart_values(cluster),
         steps=tuple(_steps(cluster)),
         way_back=tuple(_way_back(cluster)),
@@ -134,8 +134,8 @@ def make_plan(cluster: Cluster) -> AdoptionPlan:
 def _described(deployment: JsonObject) -> str:
     namespace, name = _place(deployment)
     images = [
-        str(one.get("image", "?"))
-        for one in value_at(deployment, ("spec", "template", "spec", "containers"), ()) or ()
+        str(container.get("image", "?"))
+        for container in value_at(deployment, ("spec", "template", "spec", "containers"), ()) or ()
     ]
     state = "running" if is_running(deployment) else "stopped"
     return f"{namespace}/{name} ({', '.join(images)}): {state}"
@@ -143,8 +143,8 @@ def _described(deployment: JsonObject) -> str:
 
 def _states(cluster: Cluster) -> dict[str, int]:
     counts = {"pending": 0, "quota reserved": 0, "admitted": 0, "finished": 0}
-    for _, one in cluster.each("workloads"):
-        counts[workload_state(one)] += 1
+    for _, workload in cluster.each("workloads"):
+        counts[workload_state(workload)] += 1
     return counts
 
 
@@ -159,7 +159,7 @@ def workload_state(workload: JsonObject) -> str:
 def make_chart_values(cluster: Cluster) -> dict[str, Any]:
     """Return the values for the chart that configure admitq like the manager in charge."""
     config: dict[str, Any] = {}
-    for one, loaded in cluster.configured:
+    for configuration, loaded in cluster.configured:
         if isinstance(loaded, Configuration):
             bare = load_configuration("", service_account_namespace=cluster.namespace)
             config |= {
@@ -173,17 +173,20 @@ def make_chart_values(cluster: Cluster) -> dict[str, Any]:
             dispatcher = config.get("multiKueue")
             if isinstance(dispatcher, dict):
                 dispatcher.pop("dispatcherName", None)
-            if (selector := one.given.get("managedJobsNamespaceSelector")) is not None:
+            if (selector := configuration.document.get("managedJobsNamespaceSelector")) is not None:
                 read = read_label_selector(loaded.managed_jobs_namespace_selector)
                 spared = [SYSTEM, cluster.namespace]
                 selected = any(selects_namespace(read, {NAMESPACE_NAME: name}) for name in spared)
                 config["managedJobsNamespaceSelector"] = (
                     exclude_namespaces(spared, selector) if selected else selector
                 )
-            if lease := value_at(one.given, ("leaderElection", "resourceName")):
+            if lease := value_at(configuration.document, ("leaderElection", "resourceName")):
                 config["leaderElection"] = {"resourceName": lease}
     gates = dict(cluster.known_gates)
-    if any(isinstance(one, Configuration) and not one.wait_for_pods_ready for _, one in cluster.configured):
+    if any(
+        isinstance(configuration, Configuration) and not configuration.wait_for_pods_ready
+        for _, configuration in cluster.configured
+    ):
         # Only v1beta1 may omit waitForPodsReady; the chart writes v1beta2.
         gates[Gate.DISABLE_WAIT_FOR_PODS_READY.value] = True
     if gates:
@@ -205,16 +208,16 @@ def _dumped(configuration: Configuration) -> dict[str, Any]:
     return configuration.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _different(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of one mapping that the other lacks or has with another value."""
-    found: dict[str, Any] = {}
-    for key, value in one.items():
+    result: dict[str, Any] = {}
+    for key, value in first.items():
         if isinstance(value, Mapping) and isinstance(other.get(key), Mapping):
             if inner := _different(value, other[key]):
-                found[key] = inner
+                result[key] = inner
         elif key not in other or other[key] != value:
-            found[key] = value
-    return found
+            result[key] = value
+    return result
 
 
 def _place(obj: JsonObject) -> tuple[str, str]:
@@ -223,19 +226,19 @@ def _place(obj: JsonObject) -> tuple[str, str]:
 
 def _steps(cluster: Cluster) -> Iterator[Step]:
     definitions = " ".join(_definitions(cluster))
-    kept = {"definitions": definitions, "webhooks": " ".join(_hooks(cluster)), "apis": _apis(cluster)}
+    saved = {"definitions": definitions, "webhooks": " ".join(_hooks(cluster)), "apis": _apis(cluster)}
     injected = [
-        f"customresourcedefinition/{_place(one)[1]}"
-        for one in cluster.definitions.values()
-        if value_at(one, ("metadata", "annotations", CA_INJECTED))
+        f"customresourcedefinition/{_place(definition)[1]}"
+        for definition in cluster.definitions.values()
+        if value_at(definition, ("metadata", "annotations", CA_INJECTED))
     ]
     install = f"{RELEASE} --namespace {cluster.namespace} --values values.yaml"
     yield Step(
-        "Save the objects that the way back needs, and the counts of the queues.",
+        "Save the objects that you need to go back, and the counts of the queues.",
         (
             *(
                 f"kubectl get {what} -o yaml | {WITHOUT_IDENTITY} > {name}.yaml"
-                for name, what in kept.items()
+                for name, what in saved.items()
                 if what
             ),
             f"{_queues(cluster)} > before.txt",
@@ -263,7 +266,7 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
         ),
     )
     yield Step(
-        "Start admitq. Its webhooks restart and write their CA, which no other program overwrites any more.",
+        "Start admitq. Its webhooks restart and write their CA, which no other program overwrites now.",
         (
             f"kubectl --namespace {cluster.namespace} rollout restart deployment {NAME}-webhook",
             f"{install} --wait",
@@ -332,20 +335,20 @@ def _definitions(cluster: Cluster) -> list[str]:
 
 
 def _hooks(cluster: Cluster) -> list[str]:
-    return [f"{str(one.get('kind', '')).lower()}/{_place(one)[1]}" for one in cluster.webhooks]
+    return [f"{str(webhook.get('kind', '')).lower()}/{_place(webhook)[1]}" for webhook in cluster.webhooks]
 
 
 def _replicas(cluster: Cluster) -> Iterator[tuple[str, str, int]]:
     """Yield namespace, name and replicas of each Deployment in charge; at least one replica."""
-    for one in cluster.deployments:
-        yield *_place(one), int(value_at(one, ("spec", "replicas"), 1)) or 1
+    for deployment in cluster.deployments:
+        yield *_place(deployment), int(value_at(deployment, ("spec", "replicas"), 1)) or 1
 
 
 def _stopped(cluster: Cluster) -> Iterator[str]:
-    for one in cluster.deployments:
-        namespace, name = _place(one)
+    for deployment in cluster.deployments:
+        namespace, name = _place(deployment)
         yield f"kubectl --namespace {namespace} scale deployment {name} --replicas=0"
-        # The scale-down is complete before the pods have ended, so the command waits for them.
-        if labels := value_at(one, ("spec", "selector", "matchLabels")):
+        # The scale-down completes before the pods have ended, so the next command waits for the pods.
+        if labels := value_at(deployment, ("spec", "selector", "matchLabels")):
             selector = ",".join(f"{key}={value}" for key, value in labels.items())
             yield f"kubectl --namespace {namespace} {GONE} {selector}"

@@ -12,18 +12,18 @@ OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 def find_unknown_fields(cluster: Cluster) -> Iterator[str]:
     """Yield each unknown field or value once, with one object that has it and the number of others."""
-    own = {one["spec"]["names"]["plural"]: _schemas(one) for one in create_crds(cluster.names.group)}
+    own = {crd["spec"]["names"]["plural"]: _schemas(crd) for crd in create_crds(cluster.names.group)}
     for plural, definition in cluster.definitions.items():
         schema = own.get(plural, {}).get(readable_version(definition) or "")
         if schema is None:
             yield from (f"all of {name}" for name, _ in cluster.each(plural))
             continue
         having: dict[str, list[str]] = {}
-        for one in cluster.objects.get(plural, ()):
-            if not has_true_condition(one, "Finished"):
-                fields = {key: value for key, value in one.items() if key not in OF_EVERY_OBJECT}
+        for obj in cluster.objects.get(plural, ()):
+            if not has_true_condition(obj, "Finished"):
+                fields = {key: value for key, value in obj.items() if key not in OF_EVERY_OBJECT}
                 for path in {*find_unknown_paths(schema, fields)}:
-                    having.setdefault(path, []).append(object_reference(plural, one))
+                    having.setdefault(path, []).append(object_reference(plural, obj))
         for path, names in sorted(having.items()):
             yield f"{path} of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
@@ -49,4 +49,6 @@ def find_unknown_paths(schema: Mapping[str, Any], value: Any, at: str = "") -> I
 
 
 def _schemas(definition: JsonObject) -> dict[str, Mapping[str, Any]]:
-    return {one["name"]: one["schema"]["openAPIV3Schema"] for one in definition["spec"]["versions"]}
+    return {
+        version["name"]: version["schema"]["openAPIV3Schema"] for version in definition["spec"]["versions"]
+    }

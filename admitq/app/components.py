@@ -17,11 +17,11 @@ class Component(StrEnum):
     CYCLE = "cycle"
     """The admission cycles. They reserve quota, preempt, and report why Workloads wait."""
     TOPOLOGY = "topology"
-    """Topology-aware placement. Accepted, but without effect: the feature does not exist yet."""
+    """Topology-aware placement. Accepted without effect, because the feature does not exist yet."""
 
 
 LEASED_COMPONENTS: Final = frozenset({Component.CORE, Component.JOBS, Component.CYCLE})
-"""The components of which only the holder of the lease acts."""
+"""The components that act only in the process that holds the lease."""
 
 COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {
     "manager": (Component.CORE, Component.JOBS, Component.CYCLE, Component.TOPOLOGY),
@@ -32,7 +32,7 @@ COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {
 
 
 def select_shadow_components(command: str, flag: str | None) -> tuple[Component, ...]:
-    """Return the components that a shadow runs: those that decide. It answers no reviews.
+    """Return the components that a shadow runs: those that make decisions. It answers no reviews.
 
     Args:
         command: one of ``COMMANDS``.
@@ -48,7 +48,7 @@ def select_shadow_components(command: str, flag: str | None) -> tuple[Component,
         )
     if flag is not None:
         raise ValueError("--shadow: cannot be combined with --components: remove --components")
-    return tuple(one for one in COMMANDS[command] if one is not Component.WEBHOOK)
+    return tuple(component for component in COMMANDS[command] if component is not Component.WEBHOOK)
 
 
 def select_components(command: str, flag: str | None) -> tuple[Component, ...]:
@@ -67,9 +67,9 @@ def select_components(command: str, flag: str | None) -> tuple[Component, ...]:
     known = ", ".join(offered)
     names = [name.strip() for name in flag.split(",")]
     if names == [""]:
-        raise ValueError(f"--components: is empty: name one or more of {known}, or leave it out")
+        raise ValueError(f"--components: is empty: name one or more of {known}, or remove the flag")
     for name in names:
         if name not in offered:
-            elsewhere = f"is no part of admitq {command}" if name in set(Component) else "is unknown"
+            elsewhere = f"is not a component of admitq {command}" if name in set(Component) else "is unknown"
             raise ValueError(f"--components: {name!r} {elsewhere}: choose from {known}")
     return tuple(component for component in offered if component in names)

@@ -27,6 +27,6 @@ def list_core_resources(kinds: Kinds) -> tuple[Resource, ...]:
 def iterate_objects(stores: Iterable[Store]) -> Iterator[tuple[Resource, dict[str, Any]]]:
     """Yield all objects of the stores. The stores may change during the iteration."""
     for store in stores:
-        for key in store.keys():  # noqa: SIM118 - keys() is a copy, so that changes of the store do no harm
+        for key in store.keys():  # noqa: SIM118 - keys() returns a copy, because the store may change
             if (obj := store.get(*key)) is not None:
                 yield store.resource, obj

@@ -76,7 +76,7 @@ def _exposition(metrics: Metrics) -> Handler:
 
     async def handle(_: HttpRequest) -> HttpResponse:
         # Queues change in this thread, so this thread counts them. Rendering a large exposition takes long,
-        # so another thread does it. A second reader waits, since counting replaces the series.
+        # so another thread does it. A second reader waits, because counting replaces series.
         async with one_at_a_time:
             await metrics.wait_for_cycle_end()
             metrics.run_scrape_updates()
@@ -89,7 +89,7 @@ def _exposition(metrics: Metrics) -> Handler:
 async def maintain_certificate(
     settings: ProcessSettings, live: LiveCertificate, errors: UnexpectedErrors, tasks: asyncio.TaskGroup
 ) -> None:
-    """Serve a certificate from files if another program manages certificates, else one of this process alone.
+    """Serve the certificate from files if another program manages it, else a certificate of this process.
 
     The certificate of this process ends with the process. Configure certificate files if scrapers are to
     verify the certificate.
@@ -103,8 +103,8 @@ async def maintain_certificate(
     def renew() -> None:
         now = time.time_ns()
         if live.certificate is None or certificates.validity(live.certificate).is_renewal_due(now):
-            authority = certificates.make_authority(now, name="admitq metrics")
-            live.use(certificates.make_leaf(authority, now, names=names, name="metrics"))
+            authority = certificates.create_authority(now, name="admitq metrics")
+            live.use(certificates.create_leaf(authority, now, names=names, name="metrics"))
 
     async def keep() -> None:
         while True:

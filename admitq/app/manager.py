@@ -13,7 +13,7 @@ from admitq.app.core_inputs import iterate_objects, list_core_resources
 from admitq.app.served_kinds import ServedKindControllers, key_handler
 from admitq.app.settings import ProcessSettings
 from admitq.app.state_dump import StateDumper
-from admitq.controllers import registry
+from admitq.controllers import controller_names, registry
 from admitq.controllers.context import Context
 from admitq.controllers.controller_specs import ControllerSpec
 from admitq.controllers.queues.controllers import cohort_path
@@ -49,7 +49,7 @@ from admitq_api.feature_gates import Gate
 log = logger(__name__)
 
 SETTLING_SECONDS: Final = 10.0
-"""How long the start waits at most for kinds that are served but cannot be listed."""
+"""The maximum time that the start waits for kinds that are served but cannot be listed."""
 
 
 class LiveStores:
@@ -130,7 +130,7 @@ class ManagerPart:
             qps=configuration.client_connection.qps,
             burst=configuration.client_connection.burst,
             observe=observe,
-            # A manager that may have lost its lease must not write.
+            # The fence prevents writes when this process may have lost its lease.
             fence=self._elector.assert_leading if self._elector is not None else None,
         )
         self._stores = LiveStores(
@@ -255,15 +255,15 @@ class ManagerPart:
         return lambda change: self.manager.observe(resource, change)
 
     def _observed(self, resource: Resource, obj: dict[str, Any]) -> None:
-        """Store the response of our own write, before the watch delivers it."""
+        """Store the response of a write of this process, before the watch delivers it."""
         metadata = obj.get("metadata") or {}
         if obj.get("kind") == "Status":
             return
         store = self._stores.find(resource)
         if store is None:
             return
-        held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
-        if "deletionTimestamp" in metadata and not held:
+        is_kept = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+        if "deletionTimestamp" in metadata and not is_kept:
             store.remove(obj)
         else:
             store.upsert(obj)
@@ -306,20 +306,20 @@ class ManagerPart:
 
     def cluster_queue(self, name: str) -> None:
         """Reconcile the status of a ClusterQueue."""
-        self._look(registry.CLUSTER_QUEUE, Key("", name))
+        self._look(controller_names.CLUSTER_QUEUE, Key("", name))
 
     def local_queue(self, key: ObjectKey) -> None:
         """Reconcile the status of a LocalQueue."""
-        self._look(registry.LOCAL_QUEUE, Key(*key))
+        self._look(controller_names.LOCAL_QUEUE, Key(*key))
 
     def cohort(self, name: str) -> None:
         """Reconcile the status of a cohort."""
-        self._look(registry.COHORT, Key("", name))
+        self._look(controller_names.COHORT, Key("", name))
 
     def _look(self, controller: str, key: Key) -> None:
         # Without the component core this process has no controllers of statuses.
-        if (found := self._controllers.get(controller)) is not None:
-            found.add(key)
+        if (running := self._controllers.get(controller)) is not None:
+            running.add(key)
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class ManagerPart:
     async def _lead(self, tasks: asyncio.TaskGroup) -> None:
         if self._elector is not None:
             self._elector.start()
-            await self._elector.leading()
+            await self._elector.wait_until_leading()
             with self._metrics.errors.contain(ErrorPart.METRICS):
                 self._metrics.change_role("leader")
             self._served_kinds.report()
@@ -386,7 +386,7 @@ class ManagerPart:
         self._metrics.set("quarantined_keys", len(controller.quarantined), controller=controller.name)
         queue = self._refused.update(controller.name, key, controller.quarantined.get(key))
         if queue is not None:
-            self._look(registry.LOCAL_QUEUE, queue)
+            self._look(controller_names.LOCAL_QUEUE, queue)
 
     def _set_aside(self, resource: Resource) -> int:
         store = self._stores.find(resource)

@@ -33,7 +33,7 @@ LEFT_TO_OTHERS: Final = {
     Component.JOBS: "Workloads of jobs, and the start and stop of jobs",
     Component.CYCLE: "the reservation of quota",
 }
-"""What another process or program must do if a process runs without one of these components."""
+"""What another process must do if this process runs without a component."""
 
 
 Part = WebhookPart | ManagerPart | ShadowPart

@@ -1,12 +1,12 @@
 """Controllers of kinds that need not be installed: each runs while the API server serves its resource.
 
-While a resource is missing, discovery is called every few seconds. Every account may call it, it is one small
-request, and it covers built-in and aggregated kinds too. A watch of CustomResourceDefinitions would need the
-right to read all of them, some of which have megabytes. It would also not show when the API server begins to
-serve a kind. The watch of a resource ends when the API server no longer serves it.
+While a resource is missing, discovery is called every few seconds. Every account may call discovery. It is
+one small request, and covers built-in and aggregated kinds too. A watch of CustomResourceDefinitions would
+need the permission to read all of them, and some have megabytes. It would also not show when the API server
+begins to serve a kind. The watch of a resource ends when the API server no longer serves it.
 
-The store of such a resource is dropped without events of deletion: its objects may still exist, so nothing
-that depends on them may be ended.
+The store of such a resource is dropped without events of deletion: its objects may still exist, so their
+workloads must not be ended.
 """
 
 import asyncio
@@ -103,8 +103,8 @@ class ServedKindControllers:
     async def run(self) -> None:
         """Call discovery while resources are missing, and run the controllers of those that are served."""
         self.report()
-        for resource, wanted in list(self._awaited.items()):
-            self._stores.of(wanted.resource).subscribe(lambda _, one=resource: self._want(one))
+        for resource, is_wanted in list(self._awaited.items()):
+            self._stores.of(is_wanted.resource).subscribe(lambda _, needed=resource: self._want(needed))
             with self._errors.contain(ErrorPart.KIND, resource):
                 self._want(resource)
         async with asyncio.TaskGroup() as tasks:
@@ -124,9 +124,9 @@ class ServedKindControllers:
                         await self._newly_wanted.wait()
 
     def _want(self, resource: Resource) -> None:
-        """Include a resource in discovery, starting at once, if it is needed by now."""
-        wanted = self._awaited.get(resource)
-        if wanted is not None and wanted.is_met():
+        """Include a resource in discovery at once, if it is needed now."""
+        is_wanted = self._awaited.get(resource)
+        if is_wanted is not None and is_wanted.is_met():
             del self._awaited[resource]
             self._missing.set()
             self._newly_wanted.set()
@@ -141,7 +141,7 @@ class ServedKindControllers:
         self._is_settled = True
 
     async def ready(self) -> str | None:
-        """The readiness check: served resources had time to be listed. Missing resources do not matter."""
+        """Return the problem for the readiness check: served resources that have not been listed yet."""
         return None if self._is_settled else "discovery of served kinds has not succeeded yet"
 
     def report(self) -> None:
@@ -190,15 +190,15 @@ class ServedKindControllers:
             errors=self._errors,
         )
         followed = [
-            _Followed(self._client, one, self._on_watch, self._on_quarantine, self._errors)
-            for one in part.follows
+            _Followed(self._client, resource, self._on_watch, self._on_quarantine, self._errors)
+            for resource in part.follows
         ]
         controller = self._controller(part.spec)
         with self._errors.contain(ErrorPart.KIND, part.spec.name), ExitStack() as at_end:
             at_end.callback(self._no_longer_served, resource)
-            for one in (store, *(one.store for one in followed)):
-                self._stores.add(one)
-                at_end.callback(self._stores.discard, one)
+            for followed_store in (store, *(followed_store.store for followed_store in followed)):
+                self._stores.add(followed_store)
+                at_end.callback(self._stores.discard, followed_store)
             for watch in part.spec.watches:
                 watched, handler = self._stores.of(watch.resource), key_handler(controller, watch)
                 watched.subscribe(handler)
@@ -208,8 +208,8 @@ class ServedKindControllers:
                 beside = [
                     tasks.create_task(work, name=part.spec.name),
                     *(
-                        tasks.create_task(one.watcher.run(), name=f"watch {one.store.resource}")
-                        for one in followed
+                        tasks.create_task(kind.watcher.run(), name=f"watch {kind.store.resource}")
+                        for kind in followed
                     ),
                 ]
                 await watcher.run()
@@ -230,8 +230,8 @@ class ServedKindControllers:
         controller: Controller[Key],
     ) -> None:
         await watcher.synced.wait()
-        for one in followed:
-            await one.looked.wait()
+        for kind in followed:
+            await kind.looked.wait()
         self._served[part.resource].set()
         self._running.add(part.resource)
         self.report()
@@ -257,7 +257,7 @@ class ServedKindControllers:
 
 
 class _Followed:
-    """The watch of a resource that the controller of another resource needs too. It may be missing."""
+    """The watch of a resource, which may be missing, that the controller of another resource also needs."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class ProcessSettings:
     """All job kinds, including those that are not enabled."""
     tls: TlsSettings
     custom_labels: tuple[SeriesLabel, ...] = ()
-    """The custom_labels labels of metrics; empty while their feature gate is off."""
+    """The custom labels of metrics; empty while their feature gate is off."""
 
     @property
     def has_local_queue_metrics(self) -> bool:
@@ -57,7 +57,7 @@ class ProcessSettings:
 
 
 def load_settings(file: Path | None, feature_gates: str = "") -> ProcessSettings:
-    """Read the configuration file, or take the defaults, and set the gates.
+    """Read the configuration file, or use the defaults, and set the feature gates.
 
     Args:
         file: the configuration file; None for the defaults.
@@ -76,7 +76,7 @@ def load_settings(file: Path | None, feature_gates: str = "") -> ProcessSettings
     if missing:
         raise ConfigurationError(
             [
-                f"integrations.frameworks: {name!r} is not built in yet: "
+                f"integrations.frameworks: {name!r} is not supported yet: "
                 f"use one of {', '.join(list_framework_names())}"
                 for name in sorted(missing)
             ]
@@ -98,7 +98,7 @@ def _spare_the_system(configuration: Configuration) -> None:
     for namespace in (SYSTEM_NAMESPACE, configuration.namespace):
         if selects_namespace(selector, {NAMESPACE_NAME: namespace}):
             remedy = f"operator: NotIn, values: [{SYSTEM_NAMESPACE}, {configuration.namespace}]"
-            problem = f"matches namespace {namespace}, which must never wait"
+            problem = f"matches namespace {namespace}, whose pods must never wait"
             raise ConfigurationError(
                 [f"managedJobsNamespaceSelector: {problem}; add {{key: {NAMESPACE_NAME}, {remedy}}}"]
             )
@@ -107,7 +107,7 @@ def _spare_the_system(configuration: Configuration) -> None:
 def _custom_labels(configuration: Configuration) -> tuple[SeriesLabel, ...]:
     untracked = configuration.names.untracked_label_value
     labels = tuple(
-        SeriesLabel.from_configuration(one, untracked) for one in configuration.metrics.custom_labels
+        SeriesLabel.from_configuration(label, untracked) for label in configuration.metrics.custom_labels
     )
     if problems := label_name_problems(labels):
         raise ConfigurationError([f"metrics.customLabels: {problem}" for problem in problems])

@@ -41,7 +41,7 @@ METRIC_PREFIX: Final = "admitq"
 """The prefix of the shadow's metrics, under any API group: the manager in charge may use the other prefix."""
 
 LEEWAY_SECONDS: Final = 2.0
-"""Changes within this time may be observed in any order: watches and writes are delayed for less."""
+"""Changes within this time may be observed in any order, because watches and writes have shorter delays."""
 
 PAUSE_SECONDS: Final = 0.05
 """The shortest time between two evaluations."""
@@ -178,23 +178,23 @@ class ShadowPart:
             self._wake.clear()
             if self._recovery.is_rebuild_due:
                 await self._recovery.rebuild_state()
-            idle = self._turn()
+            idle = self._evaluate_due()
             self._tell()
-            # Decisions follow observations at once; conclusions may wait a little.
+            # Decide at once after observations; evaluations of differences may wait.
             await asyncio.sleep(PAUSE_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(idle):
                     await self._wake.wait()
 
-    def _turn(self) -> float | None:
-        """Conclude what is due. Return the seconds until more is due; None if that takes an event."""
+    def _evaluate_due(self) -> float | None:
+        """Evaluate what is due. Return the seconds until the next evaluation; None if it needs an event."""
         idle: float | None = 0.0
         with self._guard(CYCLE, None):
             now, before = time.time_ns(), self._shadow.state.queries.cycles_run
             if not self._shadow.is_following:
                 self._shadow.follow(now)
-            self._shadow.look(now)
-            due = self._shadow.next_look(now)
+            self._shadow.evaluate_due(now)
+            due = self._shadow.next_evaluation(now)
             idle = None if due is None else max(0.0, (due - now) / SECOND)
             if self._shadow.state.queries.cycles_run > before:
                 self._recovery.record_cycle()
@@ -258,6 +258,6 @@ def preemption_of(workload: dict[str, Any]) -> Preempted | None:
     evicted = conditions.find_condition(stated, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True" or evicted.get("reason") != Reason.PREEMPTED:
         return None
-    said = str(evicted.get("message", ""))
-    found = _PREEMPTOR.search(said)
-    return Preempted("" if found is None else found[1], said)
+    message = str(evicted.get("message", ""))
+    preemptor = _PREEMPTOR.search(message)
+    return Preempted("" if preemptor is None else preemptor[1], message)

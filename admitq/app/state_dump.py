@@ -23,15 +23,15 @@ PER_LINE: Final = 100
 """How many objects one line holds."""
 
 
-def split_dump(taken: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[str, int, object]]:
+def split_dump(state: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[str, int, object]]:
     """Yield the parts of a state, with JSON values.
 
     Yields:
         The name of a part, the position of the first value in the part, and the values. Observed objects are
         separate parts, such as ``objects.workloads``.
     """
-    for each in fields(taken):
-        name, value = prefix + each.name, getattr(taken, each.name)
+    for part in fields(state):
+        name, value = prefix + part.name, getattr(state, part.name)
         if isinstance(value, DumpedObjects):
             yield from split_dump(value, f"{name}.")
         # A plain tuple is a list of objects. A named tuple is one object.
@@ -63,8 +63,8 @@ class StateDumper:
         if self._state.is_in_cycle:
             log.warning("state dump refused during recovery")
             return
-        taken, cached = self._state.to_dump(), self._cached()
-        self._writing = threading.Thread(target=_write, args=(taken, cached), name="dump", daemon=True)
+        state, cached = self._state.to_dump(), self._cached()
+        self._writing = threading.Thread(target=_write, args=(state, cached), name="dump", daemon=True)
         self._writing.start()
 
     def wait(self) -> None:
@@ -73,8 +73,8 @@ class StateDumper:
             self._writing.join()
 
 
-def _write(taken: Dump, cached: Mapping[str, int]) -> None:
+def _write(state: Dump, cached: Mapping[str, int]) -> None:
     log.info("state dump: cached objects", objects=dict(cached))
-    for part, begin, values in split_dump(taken):
+    for part, begin, values in split_dump(state):
         log.info("state dump: part of state", part=part, begin=begin, values=orjson.dumps(values).decode())
     log.info("state dump: finished")

@@ -61,7 +61,7 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
         StartMessage(configuration, settings.gates), lookups, observe=observe, errors=metrics.errors
     )
     handlers = {
-        **{path: _once(synced, large.wrap(handler)) for path, handler in reviews.items()},
+        **{path: _after_sync(synced, large.wrap(handler)) for path, handler in reviews.items()},
         **conversion_handlers(names, metrics.errors),
     }
     metrics.add_webhook_routes(handlers)
@@ -108,8 +108,8 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
     )
 
 
-def _once(synced: asyncio.Event, handler: Handler) -> Handler:
-    """Answer with status 503 until the caches are complete: a review of incomplete data may be wrong."""
+def _after_sync(synced: asyncio.Event, handler: Handler) -> Handler:
+    """Return a handler that answers 503 until the caches are complete, because verdicts depend on them."""
 
     async def handle(request: HttpRequest) -> HttpResponse:
         return await handler(request) if synced.is_set() else text(503, "the caches are not complete yet")

@@ -18,7 +18,7 @@ from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq_api.labels import Names
 
 SHOWN = 5
-"""How many places of a finding the text lists. JSON and YAML list all."""
+"""The maximum number of places that the text lists for a finding. JSON and YAML list all."""
 
 
 class AdoptExitCode(IntEnum):
@@ -41,17 +41,17 @@ def adopt(names: Names, kubeconfig: Path | None, *, output: OutputFormat, only_v
         only_values: print only the values for the chart.
     """
     try:
-        made = make_plan(asyncio.run(_read(names, kubeconfig)))
+        plan = make_plan(asyncio.run(_read(names, kubeconfig)))
     except (CredentialsError, ApiError) as error:
         typer.echo(f"admitq adopt: {error}", err=True)
         return AdoptExitCode.UNREACHABLE
     if output is not OutputFormat.TABLE:
-        print_document(made.to_dict(), output)
+        print_document(plan.to_dict(), output)
     elif only_values:
-        typer.echo(_yaml(made), nl=False)
+        typer.echo(_yaml(plan), nl=False)
     else:
-        typer.echo("\n".join(_text(made)))
-    return AdoptExitCode.CLEAR if made.is_clear else AdoptExitCode.BLOCKED
+        typer.echo("\n".join(_text(plan)))
+    return AdoptExitCode.CLEAR if plan.is_clear else AdoptExitCode.BLOCKED
 
 
 async def _read(names: Names, kubeconfig: Path | None) -> Cluster:
@@ -65,38 +65,38 @@ def _refuse() -> None:
     raise NotLeadingError("admitq adopt never writes")
 
 
-def _yaml(made: AdoptionPlan) -> str:
-    return yaml.safe_dump(dict(made.values), sort_keys=False)
+def _yaml(plan: AdoptionPlan) -> str:
+    return yaml.safe_dump(dict(plan.values), sort_keys=False)
 
 
-def _text(made: AdoptionPlan) -> list[str]:
+def _text(plan: AdoptionPlan) -> list[str]:
     """Return the lines of the plan as text."""
-    counts = ", ".join(f"{number} {plural}" for plural, number in made.counts.items() if number)
-    states = ", ".join(f"{number} {state}" for state, number in made.workloads.items() if number)
-    served, stored = ", ".join(made.served) or "no version", ", ".join(made.stored) or "none"
+    counts = ", ".join(f"{number} {plural}" for plural, number in plan.counts.items() if number)
+    states = ", ".join(f"{number} {state}" for state, number in plan.workloads.items() if number)
+    served, stored = ", ".join(plan.served) or "no version", ", ".join(plan.stored) or "none"
     lines = [
-        f"Group     {made.group}, served in {served}, stored in {stored}",
-        f"In charge {'; '.join(made.in_charge) or 'no manager that the API server calls'}",
+        f"Group     {plan.group}, served in {served}, stored in {stored}",
+        f"In charge {'; '.join(plan.in_charge) or 'no manager that the API server calls'}",
         f"Objects   {counts or 'none'}",
         f"Workloads {states or 'none'}",
     ]
     for severity in Severity:
-        of_it = [one for one in made.findings if one.check.severity is severity]
+        of_it = [finding for finding in plan.findings if finding.check.severity is severity]
         if of_it:
             lines += ["", severity.value.capitalize()]
-        for one in of_it:
-            lines += [f"  {one.check.name}: {one.check.what}", f"    {one.check.remedy}"]
-            lines += [f"    - {place}" for place in one.places[:SHOWN]]
-            if len(one.places) > SHOWN:
-                lines.append(f"    - and {len(one.places) - SHOWN} more")
-    lines += ["", "Values for the chart", *(f"  {line}" for line in _yaml(made).splitlines())]
-    for heading, steps in (("To switch", made.steps), ("To go back", made.way_back)):
+        for finding in of_it:
+            lines += [f"  {finding.check.name}: {finding.check.what}", f"    {finding.check.remedy}"]
+            lines += [f"    - {place}" for place in finding.places[:SHOWN]]
+            if len(finding.places) > SHOWN:
+                lines.append(f"    - and {len(finding.places) - SHOWN} more")
+    lines += ["", "Values for the chart", *(f"  {line}" for line in _yaml(plan).splitlines())]
+    for heading, steps in (("To switch", plan.steps), ("To go back", plan.way_back)):
         lines += ["", heading]
         for number, step in enumerate(steps, 1):
             lines += [f"  {number}. {step.what}", *(f"     {command}" for command in step.commands)]
     end = (
         "Nothing blocks the take-over."
-        if made.is_clear
+        if plan.is_clear
         else "Do not switch yet: resolve the blocking findings first."
     )
     return [*lines, "", end]

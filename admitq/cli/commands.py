@@ -89,7 +89,7 @@ def _print_version(is_asked: bool) -> None:
 @application.callback()
 def _configure(  # pyright: ignore[reportUnusedFunction] the command line calls it
     context: typer.Context,
-    version: Annotated[  # noqa: ARG001 - its callback prints it
+    version: Annotated[  # noqa: ARG001 - the callback of the option prints the version
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
@@ -132,7 +132,7 @@ for _component, _summary in PROCESSES.items():
 
 
 WIDE: Final = 1000
-"""A width in characters that no table exceeds."""
+"""A terminal width that no table exceeds, in characters."""
 
 
 @application.command()
@@ -161,7 +161,7 @@ def kinds(
         typer.Option("--config", help="Configuration file: its custom kinds are listed too.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Print the job kinds that admitq supports, and the abilities of each."""
+    """Print the job kinds that admitq supports, and the capabilities of each."""
     from admitq.app.settings import load_settings
     from admitq.integrations.capabilities import CAPABILITIES, describe_kind
     from admitq_api.configuration import ConfigurationError
@@ -172,7 +172,7 @@ def kinds(
         typer.echo(f"admitq kinds: {error}", err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from error
     if (chosen := chosen_format(output, as_json=as_json)) is not OutputFormat.TABLE:
-        print_document([describe_kind(one) for one in known], chosen)
+        print_document([describe_kind(kind) for kind in known], chosen)
         return
     from rich.console import Console
     from rich.table import Table
@@ -180,13 +180,13 @@ def kinds(
     table = Table(box=None)
     for column in ("Framework", "API version", "Kind", "Can do"):
         table.add_column(column, overflow="fold")
-    for one in known:
+    for kind in known:
         can = ", ".join(
-            ability.title if ability.is_implemented else f"{ability.title} (not yet)"
-            for ability in CAPABILITIES
-            if ability.is_supported_by(one)
+            capability.title if capability.is_implemented else f"{capability.title} (not yet)"
+            for capability in CAPABILITIES
+            if capability.is_supported_by(kind)
         )
-        table.add_row(one.framework, one.api_version, one.kind, can)
+        table.add_row(kind.framework, kind.api_version, kind.kind, can)
     console = Console()
     # Programs that read from a pipe need one line for each kind.
     if not console.is_terminal:

@@ -23,13 +23,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output j
 
 
 def chosen_format(output: OutputFormat, *, as_json: bool) -> OutputFormat:
-    """Return the format that ``--output`` and its older form ``--json`` ask for.
+    """Return the format that ``--output`` or its older form ``--json`` requests.
 
     Raises:
         typer.BadParameter: they contradict each other.
     """
     if as_json and output is OutputFormat.YAML:
-        raise typer.BadParameter("--json contradicts --output yaml: give one of them")
+        raise typer.BadParameter("--json contradicts --output yaml: use only one of them")
     return OutputFormat.JSON if as_json else output
 
 

@@ -71,23 +71,23 @@ def parse_plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
     """
     if not arguments or arguments[0] not in PROCESSES:
         return None
-    given: dict[str, Any] = {}
-    rest = iter(arguments[1:])
-    for argument in rest:
+    values: dict[str, Any] = {}
+    remaining = iter(arguments[1:])
+    for argument in remaining:
         if argument in SWITCHES:
-            given[SWITCHES[argument]] = True
+            values[SWITCHES[argument]] = True
             continue
         flag, assigned, value = argument.partition("=")
         if not assigned:
-            value = next(rest, "-")
+            value = next(remaining, "-")
         if flag not in FLAGS or value.startswith("-"):
             return None
         option, read = FLAGS[flag]
         try:
-            given[option] = read(value)
+            values[option] = read(value)
         except ValueError:
             return None
-    return arguments[0], Options(**given)
+    return arguments[0], Options(**values)
 
 
 def start_process(component: str, options: Options) -> int:

@@ -35,8 +35,8 @@ def progress_bar(plan: SimulationPlan) -> Generator[OnProgress]:
             if monotonic() - shown_at < _EVERY_S:
                 return
             shown_at = monotonic()
-            done = of.measures.all.finished + of.measures.all.failed
-            progress.update(task, completed=done, clock=duration_text(of.now / 1e9))
+            ended_count = of.measures.all.finished + of.measures.all.failed
+            progress.update(task, completed=ended_count, clock=duration_text(of.now / 1e9))
             progress.refresh()
 
         yield on_progress

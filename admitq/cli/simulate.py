@@ -63,7 +63,7 @@ def simulate(
     """
     reduce_collections()
     try:
-        # Wrong options are reported before the files are read, and wrong files before the run takes its time.
+        # Report invalid options before files are read, and invalid files before the run.
         end = None if until is None else _parse_until(until)
         recorder_type = None if timeline is None else _timeline_type(timeline)
         if plots is not None:
@@ -108,7 +108,7 @@ def list_scenarios(output: OutputFormat) -> None:
 
 
 def complete_file(incomplete: str) -> Iterator[str]:
-    """Return shipped scenarios, YAML files and folders that begin with what was typed."""
+    """Return the shipped scenarios, YAML files and folders whose names begin with ``incomplete``."""
     yield from (name for name in shipped_scenarios() if name.startswith(incomplete))
     typed = Path(incomplete)
     folder, start = (typed, "") if incomplete.endswith("/") else (typed.parent, typed.name)

@@ -1,22 +1,24 @@
 """Translation of the logging flags of Kueue's manager to those of admitq (semantics, configuration file).
 
-So a Deployment of Kueue works with admitq's image and unchanged arguments.
+With it, a Deployment of Kueue works with admitq's image and unchanged arguments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-MOST_AT_INFO: Final = 2
-"""The highest verbosity that means ``info``. Kueue's own manifests set it without wanting debug logs."""
+MAX_INFO_VERBOSITY: Final = 2
+"""The highest verbosity that means ``info``. Kueue's own manifests set it, and do not mean debug logs."""
 
 LEVELS: Final = {"debug": "debug", "info": "info", "error": "error", "panic": "error"}
 
 
 def _level(value: str) -> str:
     if value.isdecimal():
-        return "info" if int(value) <= MOST_AT_INFO else "debug"
+        return "info" if int(value) <= MAX_INFO_VERBOSITY else "debug"
     if value.lower() not in LEVELS:
-        raise ValueError(f"--zap-log-level: {value!r} is no level: write {', '.join(LEVELS)}, or a number")
+        raise ValueError(
+            f"--zap-log-level: {value!r} is not a log level: use {', '.join(LEVELS)}, or a number"
+        )
     return LEVELS[value.lower()]
 
 
@@ -38,15 +40,15 @@ def translate_flags(arguments: Sequence[str]) -> list[str]:
         ValueError: the log level is unknown.
     """
     result: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
+    remaining = iter(arguments)
+    for argument in remaining:
         flag, assigned, value = argument.partition("=")
         if flag in TRANSLATED:
             own, say = TRANSLATED[flag]
-            result.append(f"{own}={say(value if assigned else next(rest, ''))}")
+            result.append(f"{own}={say(value if assigned else next(remaining, ''))}")
         elif flag in WITHOUT_EFFECT:
             if not assigned:
-                next(rest, None)
+                next(remaining, None)
         elif flag != SWITCH:
             result.append(argument)
     return result

@@ -90,7 +90,7 @@ class QueueMetrics(Protocol):
 
 
 class CoreView(Protocol):
-    """What controllers may ask the admission core."""
+    """The questions that controllers may ask the core."""
 
     def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:
         """Return the status of a ClusterQueue; None if the core does not know the ClusterQueue."""
@@ -141,5 +141,5 @@ class Context:
 
     @property
     def kinds(self) -> Kinds:
-        """The resources of our own kinds."""
+        """The resources of admitq's kinds."""
         return kinds_of(self.names)

@@ -19,10 +19,10 @@ def sync_in_use_finalizer(
     used. The webhook adds it at creation. This function covers objects that were created without the
     webhook.
     """
-    held = has_finalizer(obj, finalizer)
+    has_own_finalizer = has_finalizer(obj, finalizer)
     if "deletionTimestamp" in obj["metadata"]:
-        return plan_of(RemoveFinalizer(resource, obj)) if held and not in_use else None
-    if held:
+        return plan_of(RemoveFinalizer(resource, obj)) if has_own_finalizer and not in_use else None
+    if has_own_finalizer:
         return None
     finalizers = [*value_at(obj, ("metadata", "finalizers"), []), finalizer]
     return plan_of(Patch(resource, obj, (PatchStep({"metadata": {"finalizers": finalizers}}),), "finalizer"))

@@ -29,9 +29,9 @@ BY_CHAIN: Final = "chain"
 
 
 def resource_of(integration: Integration) -> Resource:
-    """A kind of job as a resource."""
-    one = integration
-    return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
+    """Return the resource of a kind of job."""
+    kind = integration
+    return Resource(kind.group, kind.version, kind.plural, kind.kind, namespaced=True)
 
 
 def followed_resource(integration: Integration, followed: ReferencedKind) -> Resource:
@@ -60,9 +60,9 @@ def owner_index_value(group: str, kind: str, namespace: str, name: str) -> str:
 def owner_keys(values: Iterable[str], group: str, kind: str) -> Iterator[Key]:
     """Yield the keys of the owners of one kind among index values."""
     for value in values:
-        of_kind, _, rest = value.partition("/")
+        of_kind, _, group_and_name = value.partition("/")
         if of_kind == f"{kind}.{group}":
-            namespace, _, name = rest.partition("/")
+            namespace, _, name = group_and_name.partition("/")
             yield Key(namespace, name)
 
 
@@ -126,17 +126,21 @@ def find_foreign_pods(
     """Return pods that name the Workload of a serving object without belonging to that object."""
     parents = set(_parent_of_workload(names)(workload))
     kinds = {parent.partition("/")[0] for parent in parents}
-    serving = [one for one in integrations if one.serving and f"{one.kind}.{one.group}" in kinds]
+    serving = [
+        integration
+        for integration in integrations
+        if integration.serving and f"{integration.kind}.{integration.group}" in kinds
+    ]
     if not serving:
-        # A kind that is disabled does not describe its pods.
+        # Kinds that are disabled do not determine which pods belong to them.
         return []
-    return [one for one in pods if parents.isdisjoint(serving_parents_of_pod(one, names, serving))]
+    return [pod for pod in pods if parents.isdisjoint(serving_parents_of_pod(pod, names, serving))]
 
 
 def job_kind_of_workload(workload: dict[str, Any], names: Names) -> str:
     """Return the kind of the job of a Workload, or else of its controller or group, as in index values."""
-    found = (*_parent_of_workload(names)(workload), *_owner_of_workload(names)(workload))
-    return found[0].partition("/")[0] if found else ""
+    parents_and_owners = (*_parent_of_workload(names)(workload), *_owner_of_workload(names)(workload))
+    return parents_and_owners[0].partition("/")[0] if parents_and_owners else ""
 
 
 def serving_parents_of_pod(
@@ -144,11 +148,11 @@ def serving_parents_of_pod(
 ) -> Iterator[str]:
     """Yield the index value of the serving object that a pod belongs to."""
     held_by = value_at(pod, ("metadata", "annotations", names.pod_suspending_parent))
-    for one in integrations:
-        if one.serving is None or one.serving.suspending_parent != held_by:
+    for integration in integrations:
+        if integration.serving is None or integration.serving.suspending_parent != held_by:
             continue
-        if (place := one.serving.locate_pod(pod)) is not None:
-            yield owner_index_value(one.group, one.kind, _namespace(pod), place.parent)
+        if (place := integration.serving.locate_pod(pod)) is not None:
+            yield owner_index_value(integration.group, integration.kind, _namespace(pod), place.parent)
 
 
 def slice_chain_index(names: Names) -> Index:
@@ -218,14 +222,14 @@ def priority_class_index_value(kind: str, name: str) -> str:
 
 
 def job_indexes(
-    integration: Integration, names: Names, switched_on: Iterable[Integration] = ()
+    integration: Integration, names: Names, enabled_kinds: Iterable[Integration] = ()
 ) -> Mapping[str, Index]:
     """Return the indexes of the store of one kind of jobs.
 
     Args:
         integration: the kind of the jobs.
         names: labels and annotations.
-        switched_on: all enabled kinds.
+        enabled_kinds: all enabled kinds.
     """
 
     def priority_classes(job: JsonObject) -> Iterator[str]:
@@ -246,7 +250,7 @@ def job_indexes(
         for reference in integration.templates.list_references(job):
             yield reference_index_value(*reference)
 
-    found = {
+    indexes = {
         BY_OWNER: controller_index_values,
         BY_PRIORITY_CLASS: priority_classes,
         BY_PREBUILT_WORKLOAD: prebuilt,
@@ -254,18 +258,18 @@ def job_indexes(
     }
     composition = integration.composition
     if composition is None:
-        return found
+        return indexes
 
     def groups(member: JsonObject) -> Iterator[str]:
         if group := composition.get_group(member, names):
             yield namespaced_index_value(_namespace(member), group)
 
-    serving = tuple(one for one in switched_on if one.serving is not None)
-    return {**found, BY_GROUP: groups, BY_PARENT: lambda pod: serving_parents_of_pod(pod, names, serving)}
+    serving = tuple(integration for integration in enabled_kinds if integration.serving is not None)
+    return {**indexes, BY_GROUP: groups, BY_PARENT: lambda pod: serving_parents_of_pod(pod, names, serving)}
 
 
 def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
-    """Return the indexes of the stores of our own kinds."""
+    """Return the indexes of the stores of admitq's kinds."""
     kinds = kinds_of(names)
     return {
         kinds.workloads: {

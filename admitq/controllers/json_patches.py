@@ -47,7 +47,9 @@ def conditional_patch(obj: JsonObject, step: PatchStep) -> Operations:
     writer has added meanwhile. So the patch also tests that there is no mapping.
     """
     changes = create_json_patch(obj, apply_merge_patch(obj, step.patch))
-    added = (one["path"] for one in changes if one["op"] == "add" and isinstance(one["value"], Mapping))
+    added = (
+        change["path"] for change in changes if change["op"] == "add" and isinstance(change["value"], Mapping)
+    )
     return (
         _test_uid(obj),
         *(

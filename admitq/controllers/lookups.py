@@ -18,7 +18,7 @@ from admitq_api.labels import Names
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """What a decision may look up. All answers come from memory."""
+    """The lookups of a decision. They read only from memory."""
 
     flavor: Callable[[str], JsonObject | None]
     workload_priority_class: Callable[[str], JsonObject | None]

@@ -1,8 +1,8 @@
-"""Plans: what a controller decided, as values, and the function that executes them.
+"""Plans: decisions of controllers, as values, and the function that executes them.
 
-Decisions are pure functions, so that tests can check plans without an API server. ``execute_plan`` writes
-the actions in order. Each write is guarded by the version that the decision was made from, and its answer
-goes into the store. A write that fails ends the plan, so that no event reports what did not happen.
+Decisions are pure functions, so that tests can check plans without an API server. ``execute_plan`` writes the
+actions in order. Each write is guarded by the version that the decision was made from, and its answer goes
+into the store. A write that fails ends the plan, so that no event reports a change that was not made.
 """
 
 from collections.abc import Callable, Mapping
@@ -80,9 +80,9 @@ class Delete:
     """Delete the object with this UID.
 
     ``as_seen`` deletes the object only in this version; a conflict leads to the next decision. It is for
-    objects that were decisive for their content, such as a Workload that matches no job. The version of a pod
-    changes with each report of its kubelet, so pods are deleted in any version. ``by_force`` deletes a pod
-    without waiting for its kubelet.
+    deletions because of the content of the object, such as a Workload that matches no job. The version of a
+    pod changes with each report of its kubelet, so pods are deleted in any version. ``by_force`` deletes a
+    pod without waiting for its kubelet.
     """
 
     resource: Resource
@@ -113,11 +113,11 @@ Action = Create | Patch | RemoveFinalizer | RemoveSchedulingGate | Delete | Reco
 
 @dataclass(frozen=True, slots=True)
 class ActionPlan:
-    """Actions in order, and what else follows from a decision."""
+    """The actions of a decision, in order, and further results."""
 
     actions: tuple[Action, ...] = ()
     requeue_after: float | None = None
-    """Seconds until the next reconciliation, even if nothing changes before; None for no such time."""
+    """Seconds until the next reconciliation if nothing changes before; None if only a change causes one."""
     started_workload: JsonObject | None = None
     """The Workload of the job that the actions start; None if they start no job."""
     stops_unadmitted: bool = False
@@ -126,7 +126,7 @@ class ActionPlan:
     The store of Workloads may be stale.
     """
     quarantine_reason: str = ""
-    """Why no Workload can be created until the job changes; empty if that is not so."""
+    """Why no Workload can be created until the job changes; empty if one can."""
     released_workloads: tuple[JsonObject, ...] = ()
     """Admitted Workloads that release their quota by the actions.
 
@@ -289,8 +289,8 @@ async def _write_patch(ctx: Context, action: Patch) -> JsonObject:
             written = await _write_step(ctx, action, answer, PatchStep(body, step.subresource))
         ctx.observe_write(action.resource, written)
         answer, version = written, written["metadata"]["resourceVersion"]
-        for one in reports:
-            _record(ctx, one, answer, {answer["metadata"]["uid"]: version})
+        for report in reports:
+            _record(ctx, report, answer, {answer["metadata"]["uid"]: version})
         reports = ()
     return answer
 
@@ -360,9 +360,9 @@ async def remove_finalizer(
     finalizer = finalizer or ctx.names.finalizer
     if has_finalizer(obj, finalizer):
         metadata = obj["metadata"]
-        seen = newest.get(metadata["uid"], metadata["resourceVersion"])
+        version = newest.get(metadata["uid"], metadata["resourceVersion"])
         operations = finalizer_removal(
-            obj, finalizer, seen if ctx.settings.writes.strict_finalizers else None
+            obj, finalizer, version if ctx.settings.writes.strict_finalizers else None
         )
         await _write_json_patch(ctx, resource, obj, operations, "finalizer")
 
@@ -433,6 +433,7 @@ async def _delete_object(ctx: Context, action: Delete) -> Mapping[str, str]:
     # The API server answers with an object without version if the object was removed during the call.
     if value_at(answer, ("metadata", "uid")) != metadata["uid"] or version is None:
         return {}
-    # The object waits for a finalizer or its grace period. Observed at once, it is not deleted twice.
+    # The object waits for a finalizer or its grace period. Observe it at once, so that it is not deleted
+    # twice.
     ctx.observe_write(resource, answer)
     return {metadata["uid"]: version}

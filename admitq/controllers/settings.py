@@ -1,4 +1,4 @@
-"""Settings of the controllers, made from the configuration and the feature gates once, at the start."""
+"""Settings of the controllers, created from the configuration and the feature gates at the start."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class PodsReadyPolicy:
 
     def backoff_seconds(self, count: int) -> int:
         """Return how long a Workload waits before its requeue number ``count``, from 1."""
-        # Beyond 2^40 every base exceeds the longest wait. Without the bound, the power itself becomes huge.
+        # With 2^40, every base exceeds the longest wait. The bound keeps the power small.
         return min(self.backoff_base_seconds * 2 ** min(count - 1, 40), self.backoff_most_seconds)
 
 
@@ -43,7 +43,7 @@ class WorkloadConventions:
     metric_values_to_copy: tuple[MetadataKey, ...] = ()
     """Labels and annotations of jobs that metrics read from their Workloads."""
     longest_workload_name: int = MAX_NAME_LENGTH
-    """Most characters of a name."""
+    """The maximum length of a name."""
     partial_admission: bool = True
     """Podsets state a minimum count, if their job does."""
     topology_requests: bool = True
@@ -82,12 +82,12 @@ _COARSE_REASONS: Final[Mapping[str, str]] = {
     Reason.SUSPENDED: Reason.INADMISSIBLE,
     Reason.DEACTIVATED: Reason.INADMISSIBLE,
 }
-"""Reason by detailed reason, for clusters with detailed reasons switched off by gates."""
+"""Reason by detailed reason, for clusters with detailed reasons disabled by feature gates."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSettings:
-    """Why Workloads wait, and how that is reported."""
+    """How the reasons of waiting Workloads are reported."""
 
     admission_gates: bool = True
     """An annotation may gate the admission of a Workload."""
@@ -160,7 +160,7 @@ class ControllerSettings:
 def settings_of(
     configuration: Configuration, gates: FeatureGates, integrations: Iterable[Integration]
 ) -> ControllerSettings:
-    """Make the settings of the controllers.
+    """Create the settings of the controllers.
 
     Args:
         configuration: the configuration of the manager.

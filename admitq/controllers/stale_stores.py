@@ -1,7 +1,7 @@
 """Stores that are older than the API server.
 
 Watches are independent: the store of jobs or pods may be newer than the store of Workloads. A controller
-reads the Workloads from the API server before it does what it cannot undo.
+reads the Workloads from the API server before an action that cannot be undone.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ def observe_newer_workloads(ctx: Context, current: Iterable[JsonObject]) -> bool
     """Put Workloads from the API server into the store; returns whether any was newer than in the store."""
     known = ctx.stores.of(ctx.kinds.workloads)
     newer: list[JsonObject] = []
-    for one in current:
-        metadata = one["metadata"]
-        seen = known.get(metadata["namespace"], metadata["name"]) or {"metadata": {}}
-        if seen["metadata"].get("resourceVersion") != metadata["resourceVersion"]:
-            newer.append(one)
-    for one in newer:
-        ctx.observe_write(ctx.kinds.workloads, dict(one))
+    for workload in current:
+        metadata = workload["metadata"]
+        stored = known.get(metadata["namespace"], metadata["name"]) or {"metadata": {}}
+        if stored["metadata"].get("resourceVersion") != metadata["resourceVersion"]:
+            newer.append(workload)
+    for workload in newer:
+        ctx.observe_write(ctx.kinds.workloads, dict(workload))
     return bool(newer)

@@ -136,8 +136,8 @@ class PodSetTemplate:
         """Return the current pod template of the job; an empty one if there is none."""
         if self.template is not None:
             return self.template
-        found = value_at(job, self.template_path, {})
-        return found if isinstance(found, Mapping) else {}
+        template = value_at(job, self.template_path, {})
+        return template if isinstance(template, Mapping) else {}
 
 
 class JobOutcome(NamedTuple):

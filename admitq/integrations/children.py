@@ -1,4 +1,4 @@
-"""Rules by which kinds recognize the objects that their controllers create for a job.
+"""Rules with which kinds recognize the objects that their controllers create for a job.
 
 An owner reference is no proof, because every tenant can write one. The rules compare what a controller
 derives from the job: the name, the ordinal, the number of pods, and the requests of each pod. They must
@@ -54,11 +54,11 @@ def is_generated(obj: JsonObject, stem: str) -> bool:
 
     A mutating webhook reviews an object before the API server generates the name.
     """
-    kept = stem[:MAX_GENERATED_STEM]
+    stem_kept = stem[:MAX_GENERATED_STEM]
     name = get_name(obj)
     if not name:
-        return as_text(value_at(obj, ("metadata", "generateName"))) in (stem, kept)
-    return name.startswith(kept) and bool(_GENERATED.fullmatch(name[len(kept) :]))
+        return as_text(value_at(obj, ("metadata", "generateName"))) in (stem, stem_kept)
+    return name.startswith(stem_kept) and bool(_GENERATED.fullmatch(name[len(stem_kept) :]))
 
 
 def is_selected(owner: JsonObject, child: JsonObject) -> bool:
@@ -66,8 +66,8 @@ def is_selected(owner: JsonObject, child: JsonObject) -> bool:
 
     A controller releases an object without these labels. The object then runs independently.
     """
-    wanted = text_fields_at(owner, ("spec", "selector", "matchLabels"))
-    return wanted.items() <= text_fields_at(child, ("metadata", "labels")).items()
+    selector = text_fields_at(owner, ("spec", "selector", "matchLabels"))
+    return selector.items() <= text_fields_at(child, ("metadata", "labels")).items()
 
 
 # --- pods and their requests ------------------------------------------------------------------------
@@ -90,9 +90,9 @@ def compare_pods(
     return None if is_template_within(child.template, granted.template) else ChildDifference.REQUESTS
 
 
-def find_first_difference(found: Iterable[ChildDifference | None]) -> ChildDifference | None:
+def find_first_difference(differences: Iterable[ChildDifference | None]) -> ChildDifference | None:
     """Return the first difference; None if there is none."""
-    return next((difference for difference in found if difference is not None), None)
+    return next((difference for difference in differences if difference is not None), None)
 
 
 def is_template_within(child: JsonObject, template: JsonObject) -> bool:
@@ -131,14 +131,14 @@ def _are_containers_within(
     containers: list[JsonObject], templates: list[JsonObject], *, is_pod: bool
 ) -> bool:
     """Compare containers by name, because operators add containers at any position."""
-    left = list(templates)
+    unmatched = list(templates)
     for container in containers:
-        known = next((known for known in left if known.get("name") == container.get("name")), None)
+        known = next((known for known in unmatched if known.get("name") == container.get("name")), None)
         if known is None:
             if is_pod:
                 continue
             return False
-        left.remove(known)
+        unmatched.remove(known)
         is_equal = container.get("restartPolicy") == known.get("restartPolicy")
         if not is_equal or not _is_at_most(_get_requests(container), _get_requests(known), is_pod=is_pod):
             return False
@@ -166,7 +166,7 @@ def _count_claims(spec: JsonObject) -> Counter[tuple[Any, Any]]:
 
 
 def _get_requests(holder: JsonObject) -> dict[str, Any]:
-    """Return the requests. A limit counts as the request of a resource without one."""
+    """Return the requests. For a resource without a request, its limit counts as request."""
     resources = object_at(holder, ("resources",))
     return _parse_amounts({**object_at(resources, ("limits",)), **object_at(resources, ("requests",))})
 

@@ -40,39 +40,39 @@ from admitq_api.labels import GROUPS, Names
 from admitq_api.path_notation import EACH_ELEMENT, POD_SET_NAME, parse_path
 
 
-def create_integration(given: CustomKind) -> Integration:
+def create_integration(declared: CustomKind) -> Integration:
     """Return the record of a declared kind."""
-    kind = _CustomJobs(given)
+    kind = _CustomJobs(declared)
     return Integration(
-        framework=given.framework,
-        group=given.group,
-        version=given.version,
-        kind=given.kind,
-        plural=given.plural,
+        framework=declared.framework,
+        group=declared.group,
+        version=declared.version,
+        kind=declared.kind,
+        plural=declared.plural,
         list_pod_sets=kind.list_pod_sets,
         find_outcome=kind.find_outcome,
-        is_active=_match_any(given.active),
-        are_pods_ready=_match_any(given.ready),
+        is_active=_match_any(declared.active),
+        are_pods_ready=_match_any(declared.ready),
         templates=PodTemplates(
-            pod_sets_field=", ".join(pod_set.template for pod_set in given.pod_sets),
-            find_priority_class=kind.find_priority_class if given.priority_class else return_none,
+            pod_sets_field=", ".join(pod_set.template for pod_set in declared.pod_sets),
+            find_priority_class=kind.find_priority_class if declared.priority_class else return_none,
         ),
         lifecycle=JobLifecycle(
-            is_on_hold=_match_any(given.on_hold),
-            suspend_path=parse_path(given.suspend),
+            is_on_hold=_match_any(declared.on_hold),
+            suspend_path=parse_path(declared.suspend),
         ),
         scaling=Scaling(
             with_pod_counts=kind.with_pod_counts
-            if any(pod_set.min_count for pod_set in given.pod_sets)
+            if any(pod_set.min_count for pod_set in declared.pod_sets)
             else None,
             count_reclaimable_pods=kind.count_reclaimable_pods
-            if any(pod_set.reclaimable for pod_set in given.pod_sets)
+            if any(pod_set.reclaimable for pod_set in declared.pod_sets)
             else return_none,
         ),
-        ownership=KindOwnership(created_kinds=frozenset(map(_parse_created_kind, given.creates)) or None),
+        ownership=KindOwnership(created_kinds=frozenset(map(_parse_created_kind, declared.creates)) or None),
         delegation=Delegation(
-            managed_by_path=parse_path(given.managed_by) if given.managed_by else None,
-            own_controller=given.controller,
+            managed_by_path=parse_path(declared.managed_by) if declared.managed_by else None,
+            own_controller=declared.controller,
         ),
     )
 
@@ -103,41 +103,41 @@ def load_enabled_and_all_kinds(
 
 
 def create_integrations(
-    given: Sequence[CustomKind], known: Iterable[Integration], external: Iterable[OwnerKind] = ()
+    declared: Sequence[CustomKind], known: Iterable[Integration], external: Iterable[OwnerKind] = ()
 ) -> tuple[Integration, ...]:
     """Return the records of declared kinds.
 
     Args:
-        given: ``integrations.custom``.
+        declared: ``integrations.custom``.
         known: the existing kinds.
         external: kinds that another controller queues.
 
     Raises:
         ConfigurationError: a kind exists already, or is one of admitq's API.
     """
-    taken = {
+    conflicts = {
         key: f"{kind.kind} of {kind.group or 'the core API'}, which admitq knows: remove it, "
         f"and name {kind.framework} in integrations.frameworks"
         for kind in known
         for key in _list_identities(kind.group, kind.kind, kind.plural)
     }
     for owner in external:
-        taken[owner.group, owner.kind] = (
+        conflicts[owner.group, owner.kind] = (
             f"{owner.kind} of {owner.group}, which integrations.externalFrameworks lists: remove one"
         )
     problems: list[str] = []
-    for index, kind in enumerate(given):
+    for index, kind in enumerate(declared):
         place = f"integrations.custom[{index}]"
         keys = _list_identities(kind.group, kind.kind, kind.plural)
         if kind.group in GROUPS:
             problems.append(f"{place}.group: {kind.group!r} has no jobs: write the group of a kind of jobs")
-        elif clash := next((taken[key] for key in keys if key in taken), None):
+        elif clash := next((conflicts[key] for key in keys if key in conflicts), None):
             problems.append(f"{place}: is {clash}")
         for key in keys:
-            taken.setdefault(key, f"{kind.kind} of {kind.group}, like {place}: remove one")
+            conflicts.setdefault(key, f"{kind.kind} of {kind.group}, like {place}: remove one")
     if problems:
         raise ConfigurationError(problems)
-    return tuple(map(create_integration, given))
+    return tuple(map(create_integration, declared))
 
 
 def _list_identities(group: str, kind: str, plural: str) -> tuple[tuple[str, str], ...]:
@@ -163,8 +163,8 @@ def _match_any(signs: Sequence[StatusSign]) -> Callable[[JsonObject], bool]:
 
 def _matches(sign: StatusSign, job: JsonObject) -> bool:
     if sign.field is None:
-        found = find_condition(job, sign.condition)
-        return found is not None and _is_one_of(found.get("status"), sign.values or ("True",))
+        condition = find_condition(job, sign.condition)
+        return condition is not None and _is_one_of(condition.get("status"), sign.values or ("True",))
     values = _list_values(job, parse_path(sign.field))
     if sign.at_least is not None:
         least = value_at(job, parse_path(sign.at_least))
@@ -223,7 +223,7 @@ class _CustomJobs:
     declaration: CustomKind
 
     def _list_pods(self, job: JsonObject) -> list[_CustomPods]:
-        found: list[_CustomPods] = []
+        pods: list[_CustomPods] = []
         for declared in self.declaration.pod_sets:
             for index in list_element_indexes(job, parse_path(declared.template)):
                 template = _get_element_path(declared.template, index)
@@ -236,7 +236,7 @@ class _CustomJobs:
                     if declared.min_count is None
                     else as_int(value_at(job, _get_element_path(declared.min_count, index)))
                 )
-                found.append(
+                pods.append(
                     _CustomPods(
                         declaration=declared,
                         name=declared.name
@@ -247,7 +247,7 @@ class _CustomJobs:
                         min_count=least if least and least > 0 else None,
                     )
                 )
-        return found
+        return pods
 
     def list_pod_sets(self, job: JsonObject, _names: Names) -> list[PodSetTemplate]:
         """Return the podsets at the declared paths. Only the last one with a minimum count keeps it."""
@@ -281,15 +281,15 @@ class _CustomJobs:
 
     def count_reclaimable_pods(self, job: JsonObject) -> Mapping[str, int]:
         """Return the numbers of reclaimable pods at the declared paths, at most the number of pods."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for entry in self._list_pods(job):
             if entry.declaration.reclaimable is not None:
                 path = tuple(
                     entry.name if step == POD_SET_NAME else step
                     for step in parse_path(entry.declaration.reclaimable)
                 )
-                found[entry.pod_set_name] = min(entry.count, count_pods(value_at(job, path), 0))
-        return {name: count for name, count in found.items() if count > 0}
+                counts[entry.pod_set_name] = min(entry.count, count_pods(value_at(job, path), 0))
+        return {name: count for name, count in counts.items() if count > 0}
 
     def find_outcome(self, job: JsonObject) -> JobOutcome | None:
         """Return the outcome of the first sign that matches; None if none does."""

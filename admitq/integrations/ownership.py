@@ -202,29 +202,29 @@ class AncestorFinder:
             NestedTooDeep: the chain is too long.
         """
         namespace = value_at(obj, ("metadata", "namespace"), "")
-        found, current = AncestorSearchResult(), obj
+        result, current = AncestorSearchResult(), obj
         for _ in range(MAX_OWNER_DEPTH + 1):
             reference = get_controller(current)
             if reference is None or (kind := _parse_owner_kind(reference)) not in self._known:
-                return found
+                return result
             integration = self._enabled.get(kind)
             if integration is not None and not integration.may_create_kind_of(current):
-                return found
+                return result
             named = Owner(kind, namespace, str(reference.get("name", "")), str(reference.get("uid", "")))
             owner = await self._lookup(named)
             if owner is None:
-                if found.difference is not None:
-                    return found
+                if result.difference is not None:
+                    return result
                 raise OwnerMissing(f"{kind.kind} {named.name} is not known")
             if value_at(owner, ("metadata", "uid")) != reference.get("uid"):
-                return found
-            if integration is not None and found.difference is None:
+                return result
+            if integration is not None and result.difference is None:
                 difference = await self._compare(integration, named, owner, current, obj)
-                found = found._replace(difference=difference)
+                result = result._replace(difference=difference)
             covers = kind in self._external or (integration is not None and integration.covers_child(obj))
             if covers and (self._without_queue_name or get_queue_name(owner, self._names)):
-                key = "ancestor" if found.difference is None else "claimed_ancestor"
-                found = found._replace(**{key: owner})
+                key = "ancestor" if result.difference is None else "claimed_ancestor"
+                result = result._replace(**{key: owner})
             current = owner
         raise NestedTooDeep(f"more than {MAX_OWNER_DEPTH} owners")
 

@@ -58,21 +58,21 @@ def _keep_typed(value: Any, shape: Any) -> Any:
 
 
 def select_entries_to_add(
-    wanted: Mapping[str, str], base: Mapping[str, str], own: Mapping[str, str]
+    target: Mapping[str, str], base: Mapping[str, str], own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the entries that must be added to the base to get the wanted entries.
+    """Return the entries that must be added to the base to get the target entries.
 
     Entries that were added before (``own``) stay, even if the base has the same.
     """
-    return {key: value for key, value in wanted.items() if key in own or base.get(key) != value}
+    return {key: value for key, value in target.items() if key in own or base.get(key) != value}
 
 
-def select_items_to_add(wanted: Iterable[JsonObject], base: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return the items that must be appended to the base to get the wanted items."""
-    rest, added = [*base], list[JsonObject]()
-    for item in wanted:
-        if item in rest:
-            rest.remove(item)
+def select_items_to_add(target: Iterable[JsonObject], base: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the items that must be appended to the base to get the target items."""
+    unmatched, added = [*base], list[JsonObject]()
+    for item in target:
+        if item in unmatched:
+            unmatched.remove(item)
         else:
             added.append(item)
     return added

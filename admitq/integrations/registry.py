@@ -57,11 +57,11 @@ def load_integrations() -> tuple[Integration, ...]:
         UnusableIntegration: an entry point of a package cannot be loaded, its name is not that of its
             framework, or its framework or kind exists already.
     """
-    found = list(BUILT_IN_KINDS)
+    integrations = list(BUILT_IN_KINDS)
     for entry_point in list_installed_kinds():
         try:
             integration = entry_point.load()
-        except Exception as error:  # foreign code can raise anything; the error must name it
+        except Exception as error:  # foreign code can raise any exception; the error must name its package
             raise UnusableIntegration(f"{entry_point.value}: {error}") from error
         if not isinstance(integration, Integration):
             raise UnusableIntegration(f"{entry_point.value} is not an Integration")
@@ -69,11 +69,11 @@ def load_integrations() -> tuple[Integration, ...]:
             raise UnusableIntegration(
                 f"{entry_point.value}: call the entry point {integration.framework}, as its framework"
             )
-        for known in found:
+        for known in integrations:
             if integration.framework == known.framework or integration.gvk == known.gvk:
                 raise UnusableIntegration(f"{entry_point.value}: {integration.framework} exists already")
-        found.append(integration)
-    return tuple(found)
+        integrations.append(integration)
+    return tuple(integrations)
 
 
 def list_framework_names() -> tuple[str, ...]:
@@ -90,8 +90,8 @@ def select_enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Inte
     Raises:
         KeyError: a framework is unknown.
     """
-    wanted = set(frameworks)
-    if unknown := wanted.difference(list_framework_names()):
+    names_enabled = set(frameworks)
+    if unknown := names_enabled.difference(list_framework_names()):
         raise KeyError(", ".join(sorted(unknown)))
     open_ones = [
         integration
@@ -101,20 +101,25 @@ def select_enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Inte
     implied = {
         name
         for integration in open_ones
-        if integration.framework in wanted
+        if integration.framework in names_enabled
         for name in integration.ownership.implied_frameworks
     }
     return tuple(
         integration
-        if integration.framework in wanted
+        if integration.framework in names_enabled
         else replace(integration, ownership=replace(integration.ownership, is_implied=True))
         for integration in open_ones
-        if integration.framework in wanted | implied
+        if integration.framework in names_enabled | implied
     )
 
 
 def find_referenced_kind(group: str, version: str, kind: str) -> ReferencedKind | None:
     """Return the kind of this group, version and name, if the pods of jobs are unknown without it."""
-    wanted = OwnerKind(group, version, kind)
-    known = (two for one in load_integrations() for two in one.templates.referenced_kinds if two.is_required)
-    return next((one for one in known if one.kind == wanted), None)
+    owner_kind = OwnerKind(group, version, kind)
+    known = (
+        referenced
+        for integration in load_integrations()
+        for referenced in integration.templates.referenced_kinds
+        if referenced.is_required
+    )
+    return next((referenced for referenced in known if referenced.kind == owner_kind), None)

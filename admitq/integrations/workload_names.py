@@ -21,7 +21,8 @@ def create_workload_name(
     has at most ``longest`` characters.
     """
     identity = [kind, group, owner_name, owner_uid, *([extra] if extra else [])]
-    # The hash is no security measure. If two owners have the same hash, the owner references tell them apart.
+    # The hash is not a security measure. If two owners have the same hash, the owner references distinguish
+    # them.
     digest = hashlib.sha1("\n".join(identity).encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
     readable = f"{kind.lower()}-{owner_name}"[: longest - _HASH_LENGTH - 1]
     # A dot before the hyphen would make the name invalid: a label must not start with a hyphen.

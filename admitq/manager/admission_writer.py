@@ -37,7 +37,7 @@ log = logger(__name__)
 
 CONCURRENT_REPORTS: Final = 4
 REPORT_INTERVAL_SECONDS: Final = 1.0
-"""Least time between two writes that state why one Workload waits."""
+"""The shortest time between two writes of the reason why a Workload waits."""
 
 COARSE_REASONS: Final[Mapping[str, Reason]] = {
     Reason.ADMISSION_GATED: Reason.ADMISSION_GATED,
@@ -81,7 +81,7 @@ class AdmissionWriter:
     _transient_failures: int = 0
     """Consecutive refusals that could not be written because of a transient error of the API server."""
     _withdrawn: set[ObjectKey] = field(default_factory=set[ObjectKey])
-    """Workloads with a last reservation that could not be written."""
+    """Workloads whose last reservation could not be written."""
 
     async def run(self) -> None:
         """Write refusals until cancelled."""

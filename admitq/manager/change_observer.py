@@ -81,13 +81,13 @@ class ChangeObserver:
         if change.old is None:
             return
         versions = WorkloadVersions(change.old, change.new, self._clock())
-        with self._errors.contain(ErrorPart.METRICS, change.key), self._reading(change):
+        with self._errors.contain(ErrorPart.METRICS, change.key), self._log_malformed(change):
             count_transitions(versions, self._measures.workloads)
-        with self._errors.contain(ErrorPart.REPORT, change.key), self._reading(change):
+        with self._errors.contain(ErrorPart.REPORT, change.key), self._log_malformed(change):
             record_changed_reason(versions, self._recorder)
 
     @contextmanager
-    def _reading(self, change: ObjectChange) -> Generator[None]:
+    def _log_malformed(self, change: ObjectChange) -> Generator[None]:
         """Log that a malformed Workload cannot be reported."""
         try:
             yield
@@ -97,12 +97,12 @@ class ChangeObserver:
     def _report_to_core(self, resource: Resource, change: ObjectChange) -> None:
         obj, key = change.object, ObjectKey(*change.key)
         if change.new is None:
-            gone = self._recovery.forget_deleted(resource, obj)
+            deletion = self._recovery.forget_deleted(resource, obj)
             if resource == self._workload_resource:
                 self._forget_report(key)
-            self._put(gone, None)
+            self._put(deletion, None)
             with self._errors.contain(ErrorPart.METRICS, key):
-                self._drop_metrics(gone)
+                self._drop_metrics(deletion)
             return
         event, is_whole = self._recovery.read_changed(resource, obj)
         if event is None:
@@ -128,9 +128,9 @@ class ChangeObserver:
             case _:
                 pass
 
-    def _drop_metrics(self, gone: happened.Event) -> None:
+    def _drop_metrics(self, deletion: happened.Event) -> None:
         """Update metrics after the core has observed that an object was deleted."""
-        match gone:
+        match deletion:
             case happened.WorkloadDeleted(key):
                 self._measures.gauges.workload_deleted(key)
             case happened.ClusterQueueDeleted(name):

@@ -1,4 +1,4 @@
-"""Writes of reservations and preemptions, and events to the core about those that could not be written."""
+"""Writes reservations and preemptions, and reports those that could not be written to the core."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -60,7 +60,7 @@ class DecisionWrites:
 
     def unfinished_reservations(self) -> list[ReserveQuota]:
         """Return the reservations with unfinished writes."""
-        return [one.instruction for one in self._reserving.values()]
+        return [reservation.instruction for reservation in self._reserving.values()]
 
     def reserve(self, instruction: ReserveQuota) -> None:
         """Write a reservation in the background."""
@@ -112,7 +112,8 @@ class DecisionWrites:
     async def _undo_preemption(self, instruction: Preempt) -> None:
         """Report a failed preemption to the core, after a delay that grows with each failure of the Workload.
 
-        The delay is here because the core retries a preemption at once. The core itself delays reservations.
+        The core retries a preemption at once, so the delay is here. For reservations, the core itself has a
+        delay.
         """
         key = instruction.key
         attempt = self._failed_preemptions[key] = self._failed_preemptions.get(key, 0) + 1

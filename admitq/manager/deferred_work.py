@@ -1,4 +1,4 @@
-"""Work that needs the state between two cycles: it waits, in order, for the end of a running cycle."""
+"""Defers work that needs the state between two cycles: it runs, in order, after the running cycle."""
 
 import asyncio
 from collections import deque
@@ -46,7 +46,7 @@ class DeferredWork:
         if not self._queue:
             return
         while self._queue:
-            # The work stays in the queue until it is done, so that work which it causes is queued behind it.
+            # The work stays in the queue until it is done, so that further work from it is queued after it.
             with self._errors.contain(ErrorPart.OBSERVATION, "deferred"):
                 self._queue[0]()
             self._queue.popleft()
@@ -63,13 +63,13 @@ class DeferredWork:
         if not (self._is_deferring or self._queue):
             return
         while True:
-            done = asyncio.get_running_loop().create_future()
-            self._queue.append(partial(_finish, done))
-            await done
+            cycle_end = asyncio.get_running_loop().create_future()
+            self._queue.append(partial(_finish, cycle_end))
+            await cycle_end
             if not self._is_deferring:
                 return
 
 
-def _finish(done: "asyncio.Future[None]") -> None:
-    if not done.done():
-        done.set_result(None)
+def _finish(cycle_end: "asyncio.Future[None]") -> None:
+    if not cycle_end.done():
+        cycle_end.set_result(None)

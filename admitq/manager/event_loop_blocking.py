@@ -1,4 +1,4 @@
-"""How long decisions block the event loop, and when they must yield to it."""
+"""Measures how long decisions block the event loop, and decides when they must yield to it."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from typing import Final
 from admitq.metrics.registry import Metrics
 
 MAX_BLOCKING_SECONDS: Final = 0.02
-"""After so long, decisions yield to the event loop, which runs watches, writes, probes and lease renewal."""
+"""The time after which decisions yield to the event loop, which runs watches, writes and probes."""
 
 WINDOW_SECONDS: Final = 60.0
 """The metric covers the current and the former window, so that an alert on it resolves."""

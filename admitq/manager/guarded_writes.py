@@ -27,7 +27,7 @@ log = logger(__name__)
 Patch = dict[str, Any]
 
 OVERDUE_SECONDS: Final = 5.0
-"""After so long without success, a decision is overdue: it is reported, and withdrawn if possible."""
+"""A decision is overdue after this time without success. It is then reported, and withdrawn if possible."""
 
 
 def backoff_seconds(attempt: int) -> float:
@@ -36,17 +36,18 @@ def backoff_seconds(attempt: int) -> float:
 
 
 class DecisionKind(StrEnum):
-    """What was decided about a Workload; values of the metrics label ``decision``."""
+    """The kind of a decision about a Workload; values of the metrics label ``decision``."""
 
     RESERVATION = "reservation"
     PREEMPTION = "preemption"
 
 
 CONCURRENT_REQUESTS: Final = {DecisionKind.RESERVATION: 64, DecisionKind.PREEMPTION: 8}
-"""Most concurrent requests for decisions of one kind that are not overdue."""
+"""The maximum number of concurrent requests for decisions of one kind that are not overdue."""
 CONCURRENT_OVERDUE_REQUESTS: Final = 8
-"""Most concurrent requests for overdue decisions of one kind. A request of an overdue decision may hang until
-its deadline. Overdue decisions have their own slots, so that other decisions do not wait for them."""
+"""The maximum number of concurrent requests for overdue decisions of one kind. A request of an overdue
+decision may hang until its deadline. Overdue decisions have their own slots, so that other decisions do not
+wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,22 +220,22 @@ class GuardedWrites:
         self, decision: WorkloadDecision, attempts: "_Attempts", obj: dict[str, Any], refusal: ApiError
     ) -> "dict[str, Any] | _Undecided | None":
         """Read the Workload after a rejected or conflicting write; return whether it has the decision."""
-        seen = await self._read(decision.key)
-        if seen is None or seen["metadata"]["uid"] != decision.uid:
+        observed = await self._read(decision.key)
+        if observed is None or observed["metadata"]["uid"] != decision.uid:
             return None
-        if decision.is_written_in(seen):
+        if decision.is_written_in(observed):
             # An earlier attempt may have succeeded and caused the conflict of the last one.
-            return seen
-        is_superseded = _version(seen) != _version(obj)
-        if is_superseded and refusal.is_conflict and self.is_same_to_core(obj, seen):
-            attempts.base_version, attempts.may_still_take_effect = seen, False
+            return observed
+        is_superseded = _version(observed) != _version(obj)
+        if is_superseded and refusal.is_conflict and self.is_same_to_core(obj, observed):
+            attempts.base_version, attempts.may_still_take_effect = observed, False
             return _UNDECIDED
         if attempts.may_still_take_effect and not is_superseded:
             return _UNDECIDED
         log.info("decision rejected by API server", workload=str(decision.key), error=str(refusal))
         if not refusal.is_conflict:
             # The decision has no effect in any case; the withdrawal states why.
-            await self._withdraw(decision, seen, refusal)
+            await self._withdraw(decision, observed, refusal)
         return None
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, objects_at
 
 REASON_INTERVAL_SECONDS: Final = 300.0
-"""Least time between two events with one reason on one job."""
+"""The shortest time between two events with one reason on one job."""
 
 
 def record_changed_reason(versions: WorkloadVersions, recorder: EventRecorder) -> None:

@@ -78,7 +78,7 @@ class Refresh(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ManagerOptions:
-    """What a manager does, and what it leaves to other processes.
+    """The tasks of a manager. Other processes may have the others.
 
     Args:
         tracks_pods_ready: whether Workloads have the condition PodsReady.
@@ -308,7 +308,7 @@ class Manager:
                 return 0.0
             idle = None if due is None else (due - now) / SECOND
             search = self._recovery.continue_search() if self._leading() else None
-            return min((each for each in (idle, search) if each is not None), default=None)
+            return min((seconds for seconds in (idle, search) if seconds is not None), default=None)
         except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end the other tasks
             self._recovery.record_failure(CYCLE, self._workload(self.state.deciding), error)
             return 0.0

@@ -92,13 +92,13 @@ class Quarantine:
 
     def remove(self, plural: str, key: ObjectKey) -> None:
         """Remove an object that can be read again or was deleted."""
-        if (one := self.objects.pop((plural, key), None)) is not None:
-            self.update_metric(one.resource)
+        if (quarantined := self.objects.pop((plural, key), None)) is not None:
+            self.update_metric(quarantined.resource)
 
     def report_all(self) -> None:
         """Report all quarantined objects, because this process may write now."""
-        for one in self.objects.values():
-            self.report(one)
+        for quarantined in self.objects.values():
+            self.report(quarantined)
 
     def update_metric(self, resource: Resource) -> None:
         """Set the metric of the quarantined objects of a resource."""
@@ -124,34 +124,36 @@ class QuarantineReporter:
     leading: Callable[[], bool]
     spawn: Callable[[Awaitable[None]], object]
 
-    def report(self, one: QuarantinedObject) -> None:
+    def report(self, quarantined: QuarantinedObject) -> None:
         """Report an object in the background, if this process may write."""
-        self.spawn(self._report(one))
+        self.spawn(self._report(quarantined))
 
-    async def _report(self, one: QuarantinedObject) -> None:
+    async def _report(self, quarantined: QuarantinedObject) -> None:
         if not self.leading():
             return
-        key = key_of(one.obj)
-        self.writer.recorder.event(one.obj, "Warning", one.reason, one.problem)
+        key = key_of(quarantined.obj)
+        self.writer.recorder.event(quarantined.obj, "Warning", quarantined.reason, quarantined.problem)
         try:
-            if one.resource == self.writer.writes.resource:
-                uid = one.obj["metadata"]["uid"]
-                await self.writer.write_pending(key, uid, Explanation(Reason.MISCONFIGURED, one.problem), ())
-            elif one.resource.plural in WITH_ACTIVE_CONDITION:
-                await self._report_inactive(one)
+            if quarantined.resource == self.writer.writes.resource:
+                uid = quarantined.obj["metadata"]["uid"]
+                await self.writer.write_pending(
+                    key, uid, Explanation(Reason.MISCONFIGURED, quarantined.problem), ()
+                )
+            elif quarantined.resource.plural in WITH_ACTIVE_CONDITION:
+                await self._report_inactive(quarantined)
         except (ApiError, *READ_ERRORS) as error:
             # The event and the metric report the object anyway. Its status may not be writable.
             log.info("quarantined object status not written", object=str(key), error=repr(error))
 
-    async def _report_inactive(self, one: QuarantinedObject) -> None:
-        metadata = one.obj["metadata"]
-        before = (one.obj.get("status") or {}).get("conditions") or []
+    async def _report_inactive(self, quarantined: QuarantinedObject) -> None:
+        metadata = quarantined.obj["metadata"]
+        before = (quarantined.obj.get("status") or {}).get("conditions") or []
         state = conditions.with_condition(
             before,
             type=ConditionType.ACTIVE,
             status=False,
             reason=Reason.UNKNOWN,
-            message=one.problem,
+            message=quarantined.problem,
             now=self.clock(),
             observed_generation=metadata.get("generation"),
         )
@@ -159,11 +161,11 @@ class QuarantineReporter:
             return
         guard = {"resourceVersion": metadata["resourceVersion"]}
         written = await self.writer.writes.client.merge_patch(
-            one.resource,
+            quarantined.resource,
             metadata["name"],
             {"metadata": guard, "status": {"conditions": state}},
             namespace=metadata.get("namespace"),
             subresource="status",
             field_manager=self.writer.names.field_manager(ADMISSION_MANAGER_SUFFIX),
         )
-        self.writer.writes.store_answer(one.resource, written)
+        self.writer.writes.store_answer(quarantined.resource, written)

@@ -213,8 +213,8 @@ class Recovery(Generic[_State]):
         state.pause(
             Pause(
                 self._search.paused_queues,
-                cohorts=frozenset(name for each in pauses for name in each.cohorts),
-                trees_of=frozenset(name for each in pauses for name in each.trees_of),
+                cohorts=frozenset(name for pause in pauses for name in pause.cohorts),
+                trees_of=frozenset(name for pause in pauses for name in pause.trees_of),
             )
         )
 
@@ -268,7 +268,7 @@ class Recovery(Generic[_State]):
         """Build a new state from the stores, and replace the old one.
 
         The delay before the build grows with each consecutive failure. During a search it does not grow,
-        because the ClusterQueues that do not fail shall continue.
+        because ClusterQueues that do not fail must continue.
         """
         while (fresh := self._new_state) is not None:
             await asyncio.sleep(backoff_seconds(1 if self._search.is_running else self._failures))

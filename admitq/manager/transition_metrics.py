@@ -66,10 +66,10 @@ class WorkloadVersions:
 
     @property
     def last_seen(self) -> JsonObject:
-        """The Workload as it is, or its last version before the deletion."""
+        """The current Workload, or its last version before the deletion."""
         return self.old if self.new is None else self.new
 
-    def has_become_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+    def has_become_true(self, type: ConditionType) -> bool:  # noqa: A002 the name in the API
         """Whether a condition became True."""
         return (
             self.new is not None
@@ -77,7 +77,7 @@ class WorkloadVersions:
             and is_condition_true(self.new, type)
         )
 
-    def seconds_since(self, type: ConditionType) -> float:  # noqa: A002 the API's name
+    def seconds_since(self, type: ConditionType) -> float:  # noqa: A002 the name in the API
         """Return the seconds since the last transition of a condition."""
         return self._seconds(condition_since(self.last_seen, type))
 
@@ -150,11 +150,11 @@ def _count_eviction(versions: WorkloadVersions, metrics: TransitionMetrics) -> N
 def _count_release(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     """Record the end of an eviction: the Workload waits again, has finished, or was deleted."""
     former, last = versions.old, versions.last_seen
-    held = is_reserved(former) and not is_condition_true(former, ConditionType.FINISHED)
+    held_quota = is_reserved(former) and not is_condition_true(former, ConditionType.FINISHED)
     holds_on = (
         versions.new is not None and is_reserved(last) and not is_condition_true(last, ConditionType.FINISHED)
     )
-    if held and not holds_on and is_condition_true(last, ConditionType.EVICTED):
+    if held_quota and not holds_on and is_condition_true(last, ConditionType.EVICTED):
         reason = (find_condition(last, ConditionType.EVICTED) or {}).get("reason", "")
         metrics.quota_released(
             former, get_metric_reason(reason), versions.seconds_since(ConditionType.EVICTED)

@@ -10,12 +10,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
-    # The simulator copies Workloads without a configuration.
+    # Imported for types only: the simulator uses this module without a configuration.
     from admitq_api.configuration import process_sections
 
 
 class LabelSource(StrEnum):
-    """A kind of objects with custom labels. The labels of a series are sorted by the names of their kinds."""
+    """A kind of objects from which series have custom labels.
+
+    Series list these labels by the names of the kinds.
+    """
 
     CLUSTER_QUEUE = "ClusterQueue"
     COHORT = "Cohort"
@@ -45,7 +48,7 @@ def metadata_copied_to_workloads(
     labels: "Iterable[process_sections.CustomLabelSection]",
 ) -> tuple[MetadataKey, ...]:
     """Return the metadata keys that are copied from a job to its Workload for custom labels."""
-    return tuple(metadata_key_of(one) for one in labels if one.source_kind == LabelSource.WORKLOAD)
+    return tuple(metadata_key_of(label) for label in labels if label.source_kind == LabelSource.WORKLOAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,12 @@ class SeriesLabel:
     @classmethod
     def from_configuration(cls, configured: "process_sections.CustomLabelSection", untracked: str) -> Self:
         """Return the label of an entry of metrics.customLabels."""
-        found = metadata_key_of(configured)
+        key = metadata_key_of(configured)
         return cls(
             configured.name,
             LabelSource(configured.source_kind),
-            found.key,
-            found.place,
+            key.key,
+            key.place,
             frozenset(configured.tracked_values),
             untracked,
         )

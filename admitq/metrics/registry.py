@@ -28,7 +28,7 @@ from admitq_api.version import VERSION
 
 ReplicaRole = str
 
-# The creation time of each counter would double the number of series, and is not used.
+# No series for the creation times of counters: they would double the number of series.
 disable_created_metrics()
 
 
@@ -36,7 +36,7 @@ ROLE: Final = "replica_role"
 
 
 async def _do_not_wait() -> None:
-    """Return at once, because this process runs no cycles."""
+    """Return at once: this process runs no cycles."""
 
 
 def label_name_problems(custom: Sequence[SeriesLabel]) -> list[str]:
@@ -62,7 +62,7 @@ class Metrics:
     Attributes:
         role: the current role of the replica.
         errors: logs unexpected exceptions of the process and counts them here.
-        wait_for_cycle_end: to be awaited before ``count``: numbers are not consistent during a cycle.
+        wait_for_cycle_end: awaited before ``count``, because numbers are not consistent during a cycle.
     """
 
     def __init__(
@@ -146,7 +146,9 @@ class Metrics:
         self.role = role
         # Counters stay with the former role. Counters of errors that are 0 are dropped.
         errors = self._series[UNEXPECTED_ERRORS]
-        for sample in [one for family in errors.collect() for one in family.samples if not one.value]:
+        for sample in [
+            sample for family in errors.collect() for sample in family.samples if not sample.value
+        ]:
             errors.remove_by_labels(sample.labels)
         self._initialise_error_counters()
 
@@ -244,7 +246,7 @@ class Metrics:
         sources = self._carries[name]
         if not sources:
             return NO_LABELS
-        found: dict[str, str] = {}
+        missing: dict[str, str] = {}
         for source in sources:
             key = next(
                 (
@@ -255,8 +257,8 @@ class Metrics:
                 (),
             )
             values = self._described.get((source, key)) or self._custom.values(source, None)
-            found.update((one, value) for one, value in values.items() if one not in labels)
-        return found
+            missing.update((name, value) for name, value in values.items() if name not in labels)
+        return missing
 
     # --- deleted objects -----------------------------------------------------------------------------
 
@@ -286,8 +288,8 @@ class Metrics:
 
         Objects without custom labels are not known here, so series with empty values stay.
         """
-        given = (theirs for (kind, _), theirs in self._described.items() if kind is source)
-        if any(values.values()) and values not in given:
+        value_sets = (theirs for (kind, _), theirs in self._described.items() if kind is source)
+        if any(values.values()) and values not in value_sets:
             self.forget(
                 (name for name in SERIES_WITHOUT_NAME[source] if source in self._carries[name]), **values
             )

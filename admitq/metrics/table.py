@@ -27,7 +27,7 @@ WAIT_BUCKETS: Final = _wait_buckets(14)
 LONG_WAIT_BUCKETS: Final = _wait_buckets(16)
 CREATION_BUCKETS: Final = tuple(0.01 * 2**i for i in range(11))
 ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""The default buckets of the Prometheus client for Go, which dashboards of the API group expect."""
+"""The default buckets of the Prometheus client for Go. Dashboards for the API group expect them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Series:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = WAIT_BUCKETS
     label_sources: tuple[LabelSource, ...] = ()
-    """The kinds of the custom labels that it has, beside ``labels``."""
+    """The kinds of objects from which the series has custom labels, in addition to ``labels``."""
 
 
 FROM_CLUSTER_QUEUE: Final = (LabelSource.CLUSTER_QUEUE,)
@@ -58,7 +58,7 @@ _LQ_CLASS: Final = ("name", "namespace", "priority_class")
 _LQ_QUOTA: Final = ("name", "namespace", "flavor", "resource")
 _EVICTION: Final = ("reason", "underlying_cause", "priority_class")
 
-# The names that clients of the API group expect; labels without a value here are empty.
+# Clients of the API group expect these names. Labels to which admitq gives no value are empty.
 _BUILD: Final = ("git_version", "git_commit", "build_date", "go_version", "compiler", "platform")
 
 UNEXPECTED_ERRORS: Final = "unexpected_errors_total"
@@ -513,13 +513,14 @@ NAME_LABELS: Final[Mapping[LabelSource, tuple[tuple[str, ...], ...]]] = {
     LabelSource.COHORT: (("cohort",),),
     LabelSource.LOCAL_QUEUE: (("namespace", "name"),),
 }
-"""The labels by which a series names the object that it describes."""
+"""The labels that name an object in its series, by kind."""
 
 _PREFIX_OF_CHILDREN: Final = {
     LabelSource.COHORT: "cluster_queue",
     LabelSource.CLUSTER_QUEUE: "local_queue",
 }
-"""By kind, the prefix of the series of its children. These series name the parent, too."""
+"""The prefix of the series of an object's children, by the object's kind. These series name their parent,
+too."""
 
 
 def _describes(series: Series, source: LabelSource, parts: tuple[str, ...]) -> bool:

@@ -35,7 +35,7 @@ _began = 0.0
 
 
 def _spare_after_long(phase: Literal["start", "stop"], _info: dict[str, Any]) -> None:
-    global _began  # noqa: PLW0603  # Python calls it in pairs, and has one collector for the process.
+    global _began  # noqa: PLW0603  # Python calls this before and after each collection, and has one collector for the process.
     if phase == "start":
         _began = time.perf_counter()
     elif time.perf_counter() - _began > _LONG_SECONDS:

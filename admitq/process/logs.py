@@ -38,7 +38,7 @@ def hide_secrets(_: Any, __: str, entry: MutableMapping[str, Any]) -> MutableMap
 
 
 def _drop_program_fields(_: Any, __: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Drop the fields that tell programs where a line comes from."""
+    """Drop the fields that only programs need to find the source of a line."""
     entry.pop("logger", None)
     entry.pop("component", None)
     return entry
@@ -59,13 +59,13 @@ def _standard_record(
 
 
 class _StandardErrorHandler(logging.Handler):
-    """Writes to what is standard error at that moment: tests replace it."""
+    """Writes to the current ``sys.stderr``, which tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             sys.stderr.write(self.format(record) + "\n")
             sys.stderr.flush()
-        except Exception:  # noqa: BLE001 - a log line that cannot be written must not end the work
+        except Exception:  # noqa: BLE001 - a log line that cannot be written must not fail the caller
             self.handleError(record)
 
 

@@ -1,7 +1,7 @@
 """The client of the Kubernetes API: raw JSON objects over aiohttp.
 
-Every call has a deadline, waits for the rate limit, sends the User-Agent of admitq, refreshes a refused token
-once, and honours Retry-After within its deadline. Every failure is an `ApiError`.
+Every call has a deadline, waits for the rate limit, and sends the User-Agent of admitq. After a 401 it renews
+the token once. It waits as Retry-After says, within its deadline. Every failure is an `ApiError`.
 """
 
 import platform
@@ -67,9 +67,9 @@ class Client:
     """A client for one API server. Use it as an async context manager, in one event loop.
 
     ``timeout`` (seconds) is the deadline of a call with all its retries, unless the call has its own.
-    ``fence`` is called right before each write and prevents it by raising. ``observe`` is called for every
-    finished request. ``compress`` requests gzip: it saves bytes and costs CPU on both sides, and so suits
-    clients far from the server.
+    ``fence`` is called right before each write, and prevents the write by raising an exception. ``observe``
+    is called for every finished request. ``compress`` requests gzip, for clients far from the server: it
+    saves bytes and costs CPU time on both sides.
 
     Returned objects belong to the caller.
     """
@@ -154,16 +154,16 @@ class Client:
         first = True
         restarts = 0
         while True:
-            asked = {**query, "limit": str(page_size)}
+            page_query = {**query, "limit": str(page_size)}
             if token:
-                asked["continue"] = token
+                page_query["continue"] = token
             try:
                 body = await self._call(
                     "list",
                     resource,
                     "GET",
                     path,
-                    query=asked,
+                    query=page_query,
                     timeout=LIST_PATIENCE * self._transport.timeout,
                 )
             except ApiError as error:
@@ -178,7 +178,7 @@ class Client:
             if not isinstance(metadata, dict) or not isinstance(items, list | None):
                 raise ApiError(0, "MalformedResponse", f"{path}: the answer is not a list of objects")
             for item in items or ():
-                # Lists of built-in kinds leave these out.
+                # The API server omits these fields in lists of built-in kinds.
                 if isinstance(item, dict):
                     item.setdefault("apiVersion", resource.api_version)
                     item.setdefault("kind", resource.kind)
@@ -202,12 +202,12 @@ class Client:
     ) -> AsyncGenerator[WatchEvent]:
         """Yield the events after a resource version.
 
-        Returns when the server ends the watch regularly. ``inactivity`` (seconds) is how long the server may
+        Return when the server ends the watch regularly. ``inactivity`` (seconds) is how long the server may
         be silent; it sends a bookmark about once a minute.
 
         Raises:
-            ApiError: the watch was refused, ended by an ERROR event (usually 410), silent (``Timeout``), cut
-                (``ConnectionFailed``, or ``Truncated`` within a line), or the answer was no watch.
+            ApiError: the watch was rejected, ended by an ERROR event (usually 410), silent (``Timeout``), cut
+                (``ConnectionFailed``, or ``Truncated`` within a line), or the answer was not a watch.
         """
         query = _selectors(label_selector, field_selector) | {
             "watch": "true",
@@ -227,7 +227,7 @@ class Client:
         except EOFError as error:
             raise ApiError(0, "Truncated", f"{what}: {error}") from error
         finally:
-            response.close()  # an abandoned watch must not go back to the pool
+            response.close()  # The connection of an unfinished watch cannot be reused.
 
     # Writing
 
@@ -242,7 +242,7 @@ class Client:
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> dict[str, Any]:
-        """Create an object; with ``subresource`` (TokenRequest, Eviction…) below the object ``name``."""
+        """Create an object. With ``subresource`` (token, eviction…), create it below the object ``name``."""
         metadata: dict[str, Any] = obj.get("metadata") or {}
         if namespace is None and resource.namespaced:
             namespace = metadata.get("namespace")
@@ -261,7 +261,7 @@ class Client:
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> dict[str, Any]:
-        """Replace an object; if it has a ``resourceVersion``, only that version."""
+        """Replace an object. If ``obj`` has a ``resourceVersion``, replace only that version."""
         metadata: dict[str, Any] = obj["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
@@ -278,7 +278,7 @@ class Client:
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> dict[str, Any]:
-        """Apply a merge patch; if it has ``metadata.resourceVersion``, only to that version."""
+        """Apply a merge patch. If it has ``metadata.resourceVersion``, patch only that version."""
         path = resource.path(namespace, name, subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
         return await self._call(
@@ -296,7 +296,7 @@ class Client:
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> dict[str, Any]:
-        """Apply a JSON patch. A failing ``test`` operation refuses the whole patch with 422."""
+        """Apply a JSON patch. If a ``test`` operation fails, the server rejects the whole patch with 422."""
         path = resource.path(namespace, name, subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
         return await self._call(
@@ -320,7 +320,7 @@ class Client:
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Apply an object on the server. ``field_manager`` owns exactly these fields afterwards."""
+        """Apply an object on the server. Afterwards, ``field_manager`` owns exactly the fields of ``obj``."""
         metadata: dict[str, Any] = obj["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
@@ -341,10 +341,10 @@ class Client:
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Delete an object; with ``uid`` or ``resource_version`` only that one.
+        """Delete an object. With ``uid`` or ``resource_version``, delete only that object or version.
 
-        ``grace_seconds`` replaces the grace period of a pod; 0 deletes without waiting for the node. Returns
-        the object as it was, or as it waits for its finalizers, or a Status.
+        ``grace_seconds`` replaces the grace period of a pod. With 0 the pod is deleted without waiting for
+        the node. Return a Status, or the object in its last state if the server returns that.
         """
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
@@ -361,7 +361,7 @@ class Client:
             "delete", resource, "DELETE", resource.path(namespace, name), body=body, write=True
         )
 
-    # What has no resource
+    # Paths without a resource
 
     async def request_json(
         self,
@@ -371,9 +371,9 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = JSON,
-        timeout: float | None = None,  # noqa: ASYNC109 - the deadline includes our own retries
+        timeout: float | None = None,  # noqa: ASYNC109 - the deadline includes retries
     ) -> Any:
-        """Call any path and read JSON. ``path`` must be quoted already."""
+        """Call any path and read JSON. ``path`` must be percent-encoded already."""
         return await self._call(
             method.lower(),
             None,

@@ -23,7 +23,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 QUARANTINE_AFTER = 5
 LONGEST_TRANSIENT_RETRY_S = 30.0
 """The longest retry delay after a transient error, so that work resumes soon after an outage."""
-REFUSED_RETRY_S = 300.0
+REJECTED_RETRY_S = 300.0
 """The seconds between retries of a key that was quarantined after rejected requests."""
 
 
@@ -39,12 +39,13 @@ class ReconcileResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileReport:
-    """One reconcile, for metrics: the seconds that the key waited for a worker, and those of the work."""
+    """One reconcile, for metrics."""
 
     controller: str
     result: ReconcileResult
-    waited: float
-    took: float
+    queue_seconds: float
+    """How long the key was ready before a worker began."""
+    work_seconds: float
 
 
 class Controller(Generic[KeyT]):
@@ -56,12 +57,12 @@ class Controller(Generic[KeyT]):
     - Other exceptions are logged and retried with backoff. Five failures in a row quarantine the key: it is
       not reconciled until :meth:`add` reports a change of its objects. If the API server rejected the
       requests, the reason may be one that no watch shows, such as an access rule, a ResourceQuota or a
-      policy. Such a key is retried every ``refused_retry`` seconds.
+      policy. Such a key is retried every ``rejected_retry`` seconds.
 
     Besides ``workers`` there are ``urgent_workers``, which reconcile only urgent keys, so that these do not
-    wait for calls of the others. ``deadline`` (seconds) cancels a reconcile that hangs, as a failure.
-    ``on_quarantine`` receives the controller and a key when the quarantine of the key begins or ends.
-    ``errors`` handles exceptions of ``observe`` and ``on_quarantine``.
+    wait for calls of the others. A reconcile that takes longer than ``deadline`` seconds is cancelled, and
+    counts as failed. ``on_quarantine`` receives the controller and a key when the quarantine of the key
+    begins or ends. ``errors`` handles exceptions of ``observe`` and ``on_quarantine``.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Controller(Generic[KeyT]):
         observe: Callable[[ReconcileReport], None] | None = None,
         on_quarantine: "Callable[[Controller[KeyT], KeyT], None] | None" = None,
         quarantine_after: int = QUARANTINE_AFTER,
-        refused_retry: float = REFUSED_RETRY_S,
+        rejected_retry: float = REJECTED_RETRY_S,
         errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.name = name
@@ -89,9 +90,9 @@ class Controller(Generic[KeyT]):
         self._observe = observe
         self._on_quarantine = on_quarantine
         self._quarantine_after = quarantine_after
-        self._refused_retry = refused_retry
+        self._rejected_retry = rejected_retry
         self._errors = errors
-        self._refused: set[KeyT] = set()
+        self._rejected: set[KeyT] = set()
         """Keys in quarantine because the API server rejected their requests."""
         self._failures: dict[KeyT, int] = {}
 
@@ -118,7 +119,7 @@ class Controller(Generic[KeyT]):
 
     async def _work(self, *, urgent_only: bool = False) -> None:
         while True:
-            key, waited = await self.queue.get_timed(urgent_only=urgent_only)
+            key, queue_seconds = await self.queue.get_timed(urgent_only=urgent_only)
             began = time.monotonic()
             try:
                 result = await self._reconcile_key(key)
@@ -126,14 +127,15 @@ class Controller(Generic[KeyT]):
                 self.queue.done(key)
             if self._observe is not None:
                 with self._errors.contain(ErrorPart.METRICS, self.name):
-                    self._observe(ReconcileReport(self.name, result, waited, time.monotonic() - began))
+                    work_seconds = time.monotonic() - began
+                    self._observe(ReconcileReport(self.name, result, queue_seconds, work_seconds))
 
     async def _reconcile_key(self, key: KeyT) -> ReconcileResult:
-        if key in self.quarantined and key not in self._refused:  # a retry was already queued
+        if key in self.quarantined and key not in self._rejected:  # It was queued before the quarantine.
             return ReconcileResult.QUARANTINED
         try:
             async with asyncio.timeout(self._deadline):
-                again = await self._reconcile(key)
+                next_in_seconds = await self._reconcile(key)
         except ApiError as error:
             if error.is_conflict:
                 log.debug("reconcile conflict", controller=self.name, key=str(key), error=str(error))
@@ -148,14 +150,14 @@ class Controller(Generic[KeyT]):
             log.info("reconcile without leadership", controller=self.name, key=str(key), error=str(error))
             self.queue.retry(key, at_least=1.0, at_most=LONGEST_TRANSIENT_RETRY_S)
             return ReconcileResult.TRANSIENT
-        except PermanentRejection as refusal:
-            return self._quarantine(key, refusal)
+        except PermanentRejection as rejection:
+            return self._quarantine(key, rejection)
         except Exception as error:  # noqa: BLE001 - a failure of one key must not affect other keys
             return self._failed(key, error)
         self.end_quarantine(key)
         self._forget(key)
-        if again is not None:
-            self.queue.add_after(key, again)
+        if next_in_seconds is not None:
+            self.queue.add_after(key, next_in_seconds)
         return ReconcileResult.SUCCESS
 
     def _failed(self, key: KeyT, error: Exception) -> ReconcileResult:
@@ -174,7 +176,7 @@ class Controller(Generic[KeyT]):
             )
             return ReconcileResult.ERROR
         self._forget(key)
-        if self.queue.is_waiting(key):  # it changed while the old state failed
+        if self.queue.is_waiting(key):  # Its objects changed during the failed reconcile.
             return ReconcileResult.ERROR
         self.quarantined[key] = f"{type(error).__name__}: {error}"
         log.error(
@@ -188,30 +190,30 @@ class Controller(Generic[KeyT]):
         self._schedule_retry_if_rejected(key, error)
         return ReconcileResult.QUARANTINED
 
-    def _quarantine(self, key: KeyT, refusal: PermanentRejection) -> ReconcileResult:
+    def _quarantine(self, key: KeyT, rejection: PermanentRejection) -> ReconcileResult:
         """Quarantine a key without retries."""
         self._forget(key)
-        self._refused.discard(key)
-        if self.queue.is_waiting(key):  # it changed while the old state was refused
+        self._rejected.discard(key)
+        if self.queue.is_waiting(key):  # Its objects changed during the rejected reconcile.
             return ReconcileResult.ERROR
-        self.quarantined[key] = str(refusal)
+        self.quarantined[key] = str(rejection)
         log.warning(
-            "key quarantined until it changes", controller=self.name, key=str(key), reason=str(refusal)
+            "key quarantined until it changes", controller=self.name, key=str(key), reason=str(rejection)
         )
         self._report_quarantine(key)
         return ReconcileResult.QUARANTINED
 
     def _schedule_retry_if_rejected(self, key: KeyT, error: Exception) -> None:
         if isinstance(error, ApiError):
-            self._refused.add(key)
-            self.queue.add_after(key, self._refused_retry)
+            self._rejected.add(key)
+            self.queue.add_after(key, self._rejected_retry)
         else:
-            self._refused.discard(key)
+            self._rejected.discard(key)
 
     def end_quarantine(self, key: KeyT) -> None:
         """End the quarantine of a key, if any. It is reconciled once it is added again."""
         if self.quarantined.pop(key, None) is not None:
-            self._refused.discard(key)
+            self._rejected.discard(key)
             self._forget(key)
             self._report_quarantine(key)
 

@@ -1,12 +1,11 @@
-"""How a client finds the API server and authenticates.
+"""Finds the API server and authenticates the client.
 
-Three ways are read by a few lines of our own: the service account's files in a pod, and from a kubeconfig
-file a bearer token (given or in a file) or a client certificate. Exec plugins and auth providers (OIDC)
-are left to kubernetes_asyncio, which is imported only when such a user is met, and then in a thread:
-the import alone takes about a second and 70 MB.
+This module reads the files of a pod's service account. In a kubeconfig file it reads a bearer token, the path
+of a token file, or a client certificate. Only for a user with an exec plugin or an auth provider (OIDC) it
+calls kubernetes_asyncio. That import takes about a second and 70 MB, so it happens in a thread.
 
-Whatever was read from a file is read again once it is older than a minute, and at once when the server
-answers 401: tokens are rotated by the kubelet, and so may be the certificate authority.
+Tokens and certificates from files are read again after a minute, and at once when the server answers 401. The
+kubelet rotates the token, and the certificate authority may change too.
 """
 
 import asyncio
@@ -29,16 +28,16 @@ import yaml
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 MAX_AGE_S = 60.0
-"""How long a token or a certificate that came from a file is used before the file is looked at again."""
+"""The seconds after which a token or a certificate is read from its file again."""
 
 
 class CredentialsError(Exception):
-    """Credentials that cannot be used; the text names the file, what is wrong, and the remedy."""
+    """The credentials cannot be used. The message names the file, the error and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is shown to the server with a request: headers, and the TLS context (None: plain HTTP)."""
+    """The headers and the TLS context that authenticate a request. Without TLS context it is plain HTTP."""
 
     headers: Mapping[str, str]
     tls: ssl.SSLContext | None
@@ -48,26 +47,26 @@ class Token(Protocol):
     """A source of the ``Authorization`` header, usable from any thread and event loop."""
 
     async def authorization(self) -> str | None:
-        """Give the header's value, None for none."""
+        """Return the value of the header; None to send no header."""
         ...
 
     async def renew(self) -> bool:
-        """Fetch it again after a 401; return whether it changed."""
+        """Fetch the token again after a 401. Return whether it changed."""
         ...
 
 
 @dataclass(slots=True)
-class FixedToken:
-    """A token that is part of the configuration, or none at all."""
+class StaticToken:
+    """A token that the kubeconfig file contains, or no token."""
 
     token: str | None
 
     async def authorization(self) -> str | None:
-        """Give the header's value."""
+        """Return the value of the header; None without a token."""
         return f"Bearer {self.token}" if self.token else None
 
     async def renew(self) -> bool:
-        """Tell that there is nothing to renew."""
+        """Return False: the token never changes."""
         return False
 
 
@@ -75,8 +74,7 @@ class FixedToken:
 class FileToken:
     """A token in a file that another program rotates.
 
-    A file that is missing or empty for a moment, as it is while it is replaced, does not take the
-    token away that was read before.
+    While the file is missing or empty, such as during its replacement, the last token stays in use.
     """
 
     path: Path
@@ -86,7 +84,7 @@ class FileToken:
     _read_at: float = field(default=float("-inf"), init=False)
 
     async def authorization(self) -> str | None:
-        """Give the header's value.
+        """Return the value of the header.
 
         Raises:
             CredentialsError: No token could be read yet.
@@ -105,7 +103,7 @@ class FileToken:
 
     async def _read(self) -> None:
         self._read_at = self.clock()
-        # A file may live on a volume that hangs; the event loop must not hang with it.
+        # In a thread, since the volume of the file may hang, which must not block the event loop.
         text = await asyncio.to_thread(_read_text_or_empty, self.path)
         self._token = text or self._token
 
@@ -118,9 +116,9 @@ def _read_text_or_empty(path: Path) -> str:
 
 
 class PluginToken:
-    """A user of a kubeconfig file that needs an exec plugin or an auth provider.
+    """The token or certificate of a kubeconfig user with an exec plugin or an auth provider.
 
-    The plugin's own expiry is respected; it runs in a thread, one call at a time.
+    The plugin runs in a thread, one call at a time. Its result is used until the expiry that it states.
     """
 
     def __init__(self, kubeconfig: str, context: str | None, *, max_age_s: float = MAX_AGE_S) -> None:
@@ -134,39 +132,39 @@ class PluginToken:
         self.certificate: CertificateFiles | None = None
 
     async def authorization(self) -> str | None:
-        """Give the header's value, None where the plugin hands out a certificate."""
+        """Return the value of the header; None if the plugin returned a certificate."""
         if time.monotonic() - self._fetched_at > self._max_age_s:
-            await asyncio.to_thread(self._fetch, afresh=False)
+            await asyncio.to_thread(self._fetch, ignore_expiry=False)
         return self._authorization
 
     async def renew(self) -> bool:
-        """Run the plugin again whatever the expiry it promised."""
+        """Run the plugin again, also before its last result expires. Return whether the result changed."""
         before = self._authorization, self.certificate
-        await asyncio.to_thread(self._fetch, afresh=True)
+        await asyncio.to_thread(self._fetch, ignore_expiry=True)
         return before != (self._authorization, self.certificate)
 
-    def _fetch(self, *, afresh: bool) -> None:
+    def _fetch(self, *, ignore_expiry: bool) -> None:
         with self._lock:
-            if not afresh and time.monotonic() - self._fetched_at <= self._max_age_s:
+            if not ignore_expiry and time.monotonic() - self._fetched_at <= self._max_age_s:
                 return
-            # In a thread of its own the import and the plugin cannot stall the caller's event loop.
+            # This thread may block during the import and the plugin's call; the event loop must not.
             from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
             from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415
 
-            found: Any = Configuration()
+            configuration: Any = Configuration()
             try:
-                if self._loader is None or afresh:
+                if self._loader is None or ignore_expiry:
                     self._loader = asyncio.run(
-                        load_kube_config(self._kubeconfig, self._context, client_configuration=found)
+                        load_kube_config(self._kubeconfig, self._context, client_configuration=configuration)
                     )
                 else:
-                    asyncio.run(self._loader.load_and_set(found))
+                    asyncio.run(self._loader.load_and_set(configuration))
             except Exception as error:
                 raise CredentialsError(f"{self._kubeconfig}: the user's plugin failed: {error}") from error
-            self._authorization = found.api_key.get("BearerToken")
-            if found.cert_file:
+            self._authorization = configuration.api_key.get("BearerToken")
+            if configuration.cert_file:
                 self.certificate = CertificateFiles(
-                    Path(found.cert_file), Path(found.key_file or found.cert_file)
+                    Path(configuration.cert_file), Path(configuration.key_file or configuration.cert_file)
                 )
             self._fetched_at = time.monotonic()
 
@@ -181,14 +179,14 @@ class CertificateFiles:
 
 @dataclass(frozen=True, slots=True)
 class CertificateData:
-    """A client certificate and its key as PEM texts."""
+    """A client certificate and its key in PEM format."""
 
     certificate: bytes
     key: bytes
 
 
-class Trust:
-    """Creates the TLS context, and creates it again when its files have changed."""
+class TlsContextLoader:
+    """Creates the TLS context of connections, and replaces it after a change of its files."""
 
     def __init__(
         self,
@@ -207,25 +205,25 @@ class Trust:
         self._contents: tuple[bytes | None, bytes, bytes] | None = None
         self._read_at = float("-inf")
 
-    def fresh(self) -> ssl.SSLContext | None:
-        """Give the context if it is young enough to be used without a look at the files."""
+    def cached(self) -> ssl.SSLContext | None:
+        """Return the context, or None if it is time to read the files again."""
         return self._context if time.monotonic() - self._read_at <= self._max_age_s else None
 
-    def look(self, plugin: CertificateFiles | None = None) -> ssl.SSLContext:
-        """Look at the files, and give the context to connect with. Blocks; call it in a thread.
+    def load(self, plugin: CertificateFiles | None = None) -> ssl.SSLContext:
+        """Read the files and return the context. This blocks, so call it in a thread.
 
         Raises:
-            CredentialsError: A file is missing or not PEM, and there is no older context to go on with.
+            CredentialsError: A file is missing or not PEM, and no earlier context exists.
         """
         with self._lock:
             self._read_at = time.monotonic()
             try:
                 contents = self._read(plugin or self._certificate)
                 if self._context is None or contents != self._contents:
-                    self._context = self._make(*contents)
+                    self._context = self._create_context(*contents)
                     self._contents = contents
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-                # A file half replaced is no reason to stop: the next look will find it whole.
+                # A file may be incomplete during its replacement: use the old context until the next reading.
                 if self._context is None:
                     raise CredentialsError(f"certificates of the API connection: {error}") from error
             return self._context
@@ -242,16 +240,16 @@ class Trust:
             case None:
                 return authority, b"", b""
 
-    def _make(self, authority: bytes | None, certificate: bytes, key: bytes) -> ssl.SSLContext:
+    def _create_context(self, authority: bytes | None, certificate: bytes, key: bytes) -> ssl.SSLContext:
         if authority is not None and not authority.strip():
-            # An empty text would silently stand for the system's authorities.
+            # With an empty text, the ssl module would trust the authorities of the system.
             raise ValueError(f"{self._authority!s}: the certificate authority is empty")
         context = ssl.create_default_context(
             cadata=authority.decode("ascii", "ignore") if authority else None
         )
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Python 3.13 asks for key identifiers that authorities of older clusters do not have; the
-        # chain is verified without that, as every other Kubernetes client does.
+        # Python 3.13 requires key identifiers, which certificate authorities of older clusters do not have.
+        # As in other Kubernetes clients, the chain is verified without this check.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self._verify:
             context.check_hostname = False
@@ -268,102 +266,104 @@ class Trust:
 
 @dataclass(slots=True)
 class Credentials:
-    """Where the API server is and how to speak to it. May be shared by several clients and threads.
+    """The address of the API server, and how to authenticate. Several clients and threads may share it.
 
-    ``server`` is the base URL without a trailing slash, ``namespace`` the one to use where none is named.
+    ``server`` is the base URL without a trailing slash. ``namespace`` is the default namespace.
     """
 
     server: str
-    token: Token = field(default_factory=lambda: FixedToken(None))
-    trust: Trust | None = None
+    token: Token = field(default_factory=lambda: StaticToken(None))
+    tls: TlsContextLoader | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     namespace: str = "default"
     server_name: str | None = None
     proxy: str | None = None
 
     async def identity(self) -> Identity:
-        """Give what to send now; files older than a minute are read again."""
-        return await self._identity(at_once=False)
+        """Return the headers and the TLS context of the next request."""
+        return await self._identity(reload=False)
 
     async def renew(self) -> bool:
-        """Read and fetch everything again after a 401; return whether the token changed."""
+        """Read all files and run the plugin again, after a 401. Return whether the token changed."""
         changed = await self.token.renew()
-        await self._identity(at_once=True)
+        await self._identity(reload=True)
         return changed
 
-    async def _identity(self, *, at_once: bool) -> Identity:
+    async def _identity(self, *, reload: bool) -> Identity:
         authorization = await self.token.authorization()
         headers = {**self.headers, "Authorization": authorization} if authorization else self.headers
-        if self.trust is None:
+        if self.tls is None:
             return Identity(headers, None)
         plugin = self.token.certificate if isinstance(self.token, PluginToken) else None
-        tls = None if at_once else self.trust.fresh()
-        return Identity(headers, tls or await asyncio.to_thread(self.trust.look, plugin))
+        context = None if reload else self.tls.cached()
+        return Identity(headers, context or await asyncio.to_thread(self.tls.load, plugin))
 
 
 def load_credentials(kubeconfig: Path | None = None, *, context: str | None = None) -> Credentials:
-    """Find credentials: the given kubeconfig file, else the pod's service account, else ``KUBECONFIG``.
+    """Load credentials from the first source that exists.
 
-    Without any of them ``~/.kube/config`` is read. ``KUBECONFIG`` may name several files, which are merged
-    as kubectl merges them.
+    The sources are the given kubeconfig file, the pod's service account, the files of ``KUBECONFIG`` (merged
+    as kubectl does), and ``~/.kube/config``.
 
     Raises:
-        CredentialsError: Nothing usable was found.
+        CredentialsError: No source has usable credentials.
     """
     if kubeconfig is not None:
         return from_kubeconfig([kubeconfig], context=context)
     if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
         return from_service_account()
-    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    return from_kubeconfig(named or [Path.home() / ".kube" / "config"], context=context)
+    paths = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return from_kubeconfig(paths or [Path.home() / ".kube" / "config"], context=context)
 
 
 def from_service_account(
     folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ
 ) -> Credentials:
-    """Use the files that the kubelet mounts into a pod.
+    """Return credentials with the files that the kubelet mounts into a pod.
 
     Raises:
-        CredentialsError: Not in a pod, or the pod has no service account mounted.
+        CredentialsError: The process is not in a pod, or the pod has no service account mounted.
     """
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (folder / "ca.crt").exists():
-        raise CredentialsError(f"{folder}: no service account here; run in a pod, or name a kubeconfig file")
+        raise CredentialsError(
+            f"{folder}: no service account is mounted; run in a pod, or name a kubeconfig file"
+        )
     host = f"[{host}]" if ":" in host else host
     return Credentials(
         server=f"https://{host}:{port}",
         token=FileToken(folder / "token"),
-        trust=Trust(authority=folder / "ca.crt"),
+        tls=TlsContextLoader(authority=folder / "ca.crt"),
         namespace=_read_text_or_empty(folder / "namespace") or "default",
     )
 
 
 def from_kubeconfig(paths: list[Path], *, context: str | None = None) -> Credentials:
-    """Read the current (or the named) context out of one or several kubeconfig files.
+    """Return the credentials of a context of one or several kubeconfig files, by default the current one.
 
     Raises:
-        CredentialsError: A file cannot be read, or names something that is not there.
+        CredentialsError: A file cannot be read, or names a context, cluster or user that does not exist.
     """
     config = _merge(paths)
     where = os.pathsep.join(str(path) for path in paths)
-    chosen = context or config["current-context"]
-    if not chosen:
+    name = context or config["current-context"]
+    if not name:
         raise CredentialsError(f"{where}: no current-context; choose one with kubectl config use-context")
-    entry = _entry(config, "contexts", "context", chosen, where)
+    entry = _entry(config, "contexts", "context", name, where)
     cluster = _entry(config, "clusters", "cluster", entry.get("cluster", ""), where)
     user = _entry(config, "users", "user", entry["user"], where) if entry.get("user") else {}
     server = str(cluster.get("server") or "").rstrip("/")
     if urlsplit(server).scheme not in {"http", "https"}:
-        raise CredentialsError(f"{where}: server {server!r} of context {chosen!r} is not an http(s) URL")
+        raise CredentialsError(f"{where}: server {server!r} of context {name!r} is not an http(s) URL")
     if user.get("username"):
         raise CredentialsError(
             f"{where}: Kubernetes has no passwords since 1.19; use a token or a certificate"
         )
     return Credentials(
         server=server,
-        token=_token(user, where, context),
-        trust=_trust(cluster, user, where) if server.startswith("https:") else None,
+        token=_create_token(user, where, context),
+        tls=_create_tls(cluster, user, where) if server.startswith("https:") else None,
         headers=_impersonation(user),
         namespace=entry.get("namespace") or "default",
         server_name=cluster.get("tls-server-name"),
@@ -372,24 +372,27 @@ def from_kubeconfig(paths: list[Path], *, context: str | None = None) -> Credent
 
 
 def _merge(paths: list[Path]) -> dict[str, Any]:
-    """Join files: of equal names the first one counts, relative paths belong to the file they stand in."""
+    """Merge files. The first of several entries with one name applies.
+
+    Each entry gets the folder of its file, to which its paths are relative, as ``base``.
+    """
     merged: dict[str, Any] = {"current-context": "", "contexts": [], "clusters": [], "users": []}
-    read = 0
+    files_read = 0
     for path in paths:
         try:
             content: Any = yaml.safe_load(path.read_text("utf-8")) or {}
         except FileNotFoundError:
-            continue  # as kubectl: a file of the list that does not exist is no error
+            continue  # As in kubectl, the list may contain files that do not exist.
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise CredentialsError(f"{path}: cannot be read as a kubeconfig file: {error}") from error
         if not isinstance(content, dict):
-            raise CredentialsError(f"{path}: not a kubeconfig file: a mapping was expected")
-        read += 1
+            raise CredentialsError(f"{path}: not a kubeconfig file: it must contain a mapping")
+        files_read += 1
         merged["current-context"] = merged["current-context"] or content.get("current-context") or ""
         for section in ("contexts", "clusters", "users"):
             for item in content.get(section) or []:
                 merged[section].append({**item, "base": path.parent})
-    if not read:
+    if not files_read:
         raise CredentialsError(
             f"{os.pathsep.join(map(str, paths))}: no such file; name one with --kubeconfig or KUBECONFIG"
         )
@@ -400,7 +403,7 @@ def _entry(config: dict[str, Any], section: str, key: str, name: str, where: str
     for item in config[section]:
         if item.get("name") == name and isinstance(item.get(key), dict):
             return {**item[key], "base": item["base"]}
-    raise CredentialsError(f"{where}: {key} {name!r} is not among its {section}")
+    raise CredentialsError(f"{where}: {section} contains no {key} {name!r}")
 
 
 def _file_or_data(entry: dict[str, Any], key: str, where: str) -> Path | bytes | None:
@@ -413,17 +416,17 @@ def _file_or_data(entry: dict[str, Any], key: str, where: str) -> Path | bytes |
     return entry["base"] / entry[key] if entry.get(key) else None
 
 
-def _token(user: dict[str, Any], where: str, context: str | None) -> Token:
+def _create_token(user: dict[str, Any], where: str, context: str | None) -> Token:
     if user.get("exec") or user.get("auth-provider"):
         return PluginToken(where, context)
     if user.get("token"):
-        return FixedToken(str(user["token"]).strip())
+        return StaticToken(str(user["token"]).strip())
     if user.get("tokenFile"):
         return FileToken(user["base"] / user["tokenFile"])
-    return FixedToken(None)
+    return StaticToken(None)
 
 
-def _trust(cluster: dict[str, Any], user: dict[str, Any], where: str) -> Trust:
+def _create_tls(cluster: dict[str, Any], user: dict[str, Any], where: str) -> TlsContextLoader:
     certificate = _file_or_data(user, "client-certificate", where)
     key = _file_or_data(user, "client-key", where)
     pair: CertificateFiles | CertificateData | None = None
@@ -431,27 +434,30 @@ def _trust(cluster: dict[str, Any], user: dict[str, Any], where: str) -> Trust:
         if isinstance(certificate, Path) and isinstance(key, Path):
             pair = CertificateFiles(certificate, key)
         else:
-            pair = CertificateData(_bytes(certificate), _bytes(key))
+            pair = CertificateData(_contents(certificate), _contents(key))
     elif certificate is not None or key is not None:
-        raise CredentialsError(f"{where}: a client certificate needs its key, and a key its certificate")
-    return Trust(
+        raise CredentialsError(f"{where}: set both client-certificate and client-key, or neither")
+    return TlsContextLoader(
         authority=_file_or_data(cluster, "certificate-authority", where),
         certificate=pair,
         verify=not cluster.get("insecure-skip-tls-verify"),
     )
 
 
-def _bytes(content: Path | bytes) -> bytes:
-    if isinstance(content, bytes):
-        return content
+def _contents(file_or_data: Path | bytes) -> bytes:
+    if isinstance(file_or_data, bytes):
+        return file_or_data
     try:
-        return content.read_bytes()
+        return file_or_data.read_bytes()
     except OSError as error:
-        raise CredentialsError(f"{content}: {error.strerror}") from error
+        raise CredentialsError(f"{file_or_data}: {error.strerror}") from error
 
 
 def _impersonation(user: dict[str, Any]) -> dict[str, str]:
-    """The user to impersonate, if the user entry names one; without it the client would have more rights."""
+    """Return the headers that impersonate another user, if the user entry names one.
+
+    Fields that are not supported are an error: without them, the client would act with more rights.
+    """
     headers: dict[str, str] = {}
     if user.get("as"):
         headers["Impersonate-User"] = str(user["as"])

@@ -1,7 +1,7 @@
 """Discovery: the groups, versions and resources that the API server serves now.
 
-Every authenticated user may call it (ClusterRole ``system:discovery``), so it needs no access rule. It shows
-what is served, while a CustomResourceDefinition may not be accepted yet.
+Every authenticated user may call it (ClusterRole ``system:discovery``), so it needs no access rule. In
+contrast to the list of CustomResourceDefinitions, it contains only resources that the server really serves.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,41 +39,41 @@ async def list_resources(client: Client, group: str, version: str) -> tuple[Reso
     """
     parts = ("apis", group, version) if group else ("api", version)
     try:
-        offered = await client.request_json("GET", "".join(f"/{quote(part, safe='')}" for part in parts))
+        answer = await client.request_json("GET", "".join(f"/{quote(part, safe='')}" for part in parts))
     except ApiError as error:
         if error.is_not_found:
             return ()
         raise
     return tuple(
-        Resource(group, version, one["name"], one["kind"], namespaced=one.get("namespaced") is True)
-        for one in _listed(offered, "resources")
-        if isinstance(one.get("name"), str) and isinstance(one.get("kind"), str) and "/" not in one["name"]
+        Resource(group, version, item["name"], item["kind"], namespaced=item.get("namespaced") is True)
+        for item in _listed(answer, "resources")
+        if isinstance(item.get("name"), str) and isinstance(item.get("kind"), str) and "/" not in item["name"]
     )
 
 
 async def find_served(client: Client, wanted: Iterable[Resource]) -> frozenset[Resource]:
-    """Return the resources among these that are served in exactly this version and under this name.
+    """Return the resources among ``wanted`` that are served with exactly this version and name.
 
-    One call lists the group versions, and one more is made for each version that is served. A version with a
-    server does not answer counts as not served.
+    One call lists the group versions, and one more call each served version. A version whose server does not
+    answer counts as not served.
 
     Raises:
         ApiError: the list of groups cannot be read.
     """
-    remaining = frozenset(wanted)
-    offered = await list_group_versions(client)
-    versions = {(one.group, one.version) for one in remaining}
-    found: set[Resource] = set()
+    resources = frozenset(wanted)
+    served_versions = await list_group_versions(client)
+    versions = {(resource.group, resource.version) for resource in resources}
+    served: set[Resource] = set()
     for group, version in sorted(versions):
-        if group and (group, version) not in offered:
+        if group and (group, version) not in served_versions:
             continue
         try:
-            served = await list_resources(client, group, version)
+            listed = await list_resources(client, group, version)
         except ApiError as error:
             log.info("discovery of version failed", group=group, version=version, error=str(error))
             continue
-        found |= {one for one in remaining if replace(one, view="") in served}
-    return frozenset(found)
+        served |= {resource for resource in resources if replace(resource, view="") in listed}
+    return frozenset(served)
 
 
 async def find_resource_of_kind(client: Client, group: str, version: str, kind: str) -> Resource | None:
@@ -82,8 +82,8 @@ async def find_resource_of_kind(client: Client, group: str, version: str, kind: 
     Raises:
         ApiError: the call failed.
     """
-    offered = await list_resources(client, group, version)
-    return next((one for one in offered if one.kind == kind), None)
+    resources = await list_resources(client, group, version)
+    return next((resource for resource in resources if resource.kind == kind), None)
 
 
 async def find_resources_of_kind(client: Client, group: str, kind: str) -> tuple[Resource, ...]:
@@ -92,14 +92,17 @@ async def find_resources_of_kind(client: Client, group: str, kind: str) -> tuple
     Raises:
         ApiError: the call failed.
     """
-    versions = (
-        [version for one, version in await list_group_versions(client) if one == group] if group else ["v1"]
-    )
-    offered = [one for version in sorted(versions) for one in await list_resources(client, group, version)]
-    return tuple(one for one in offered if one.kind == kind)
+    versions = ["v1"]
+    if group:
+        versions = [version for name, version in await list_group_versions(client) if name == group]
+    resources = [
+        resource for version in sorted(versions) for resource in await list_resources(client, group, version)
+    ]
+    return tuple(resource for resource in resources if resource.kind == kind)
 
 
 def _listed(answer: Any, field: str) -> list[Mapping[str, Any]]:
-    found = answer.get(field) if isinstance(answer, Mapping) else None
-    items = cast("list[Any]", found) if isinstance(found, list) else []
-    return [cast("Mapping[str, Any]", one) for one in items if isinstance(one, Mapping)]
+    """Return the mappings in a list field of an answer; none if the answer is malformed."""
+    value = answer.get(field) if isinstance(answer, Mapping) else None
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]

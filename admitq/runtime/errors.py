@@ -48,12 +48,12 @@ class ApiError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Whether the object has changed since it was read. Read it again and decide again."""
+        """Whether the object has changed since it was read. The caller must read it and decide again."""
         return self.status == 409 and self.reason != "AlreadyExists"
 
     @property
     def is_gone(self) -> bool:
-        """Whether the resource version or the continue token has expired. List again."""
+        """Whether the resource version or the continue token has expired. The caller must list again."""
         return self.status == 410
 
     @property
@@ -67,7 +67,7 @@ class ApiError(Exception):
         return self.status == 403
 
     @property
-    def is_refused(self) -> bool:
+    def is_rejected(self) -> bool:
         """Whether the request is invalid or forbidden."""
         return self.is_invalid or self.is_forbidden
 

@@ -1,11 +1,11 @@
 """Records Kubernetes events (``events.k8s.io/v1``).
 
-Events are for readers of an object. Nothing may ever wait for an event or fail without one. So the
-recorder takes them into a bounded queue and writes them one after another. An event that repeats becomes a
-series of one event. The recorder drops the events of an object that has too many, and counts them.
+Events inform users about an object. The manager never waits for an event, and never fails because of one. The
+recorder puts events into a bounded queue and writes one after another. It counts the events that it drops.
 
-An event repeats another one if both have the same type, action, reason and related object, and regard the
-same object in the same ``resourceVersion``. The series keeps the note of its first event.
+Equal events become one series. Two events are equal if they have the same type, action, reason and related
+object, and regard the same object in the same ``resourceVersion``. The series keeps the note of the first
+one.
 """
 
 import asyncio
@@ -34,39 +34,39 @@ MAX_WORD: Final = 128
 MAX_NAME: Final = 253
 
 EventType = Literal["Normal", "Warning"]
-Drop = Literal["queue full", "too many for the object", "refused", "malformed", "not leading"]
+Drop = Literal["queue full", "too many for the object", "rejected", "malformed", "not leading"]
+"""Why an event was dropped."""
 
 _REFERENCE_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "uid", "resourceVersion")
 _ObjectKey = tuple[str, ...]
 """The fields of a reference to an object, in the order of ``_REFERENCE_FIELDS``."""
 _SeriesKey = tuple[_ObjectKey, _ObjectKey, str, str, str]
-"""What the events of one series have in common: regarding, related, type, reason and action.
-
-Controller and instance are those of the recorder. The note may differ: the series keeps the first one.
-"""
+"""The fields that are equal in all events of a series: regarding, related, type, reason and action."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventLimits:
-    """How much is recorded.
-
-    A repetition joins its series for ``series_life`` seconds after the last one, and the series is written
-    at most every ``series_interval`` seconds. Of one object ``burst`` events are taken at once, and one
-    more each ``refill`` seconds.
-    """
+    """The limits of an event recorder; times are in seconds."""
 
     queue: int = 2000
+    """How many events may wait to be written."""
     series: int = 4096
+    """How many series, and how many objects with an allowance, are kept in memory."""
     series_life: float = 360.0
+    """A series ends this long after its last event. A later equal event begins another series."""
     series_interval: float = 30.0
+    """The shortest time between two writes of one series."""
     burst: int = 25
+    """How many events one object may have at once."""
     refill: float = 30.0
+    """The time after which an object may have one more event."""
     attempts: int = 3
+    """How often a failed write is tried."""
 
 
 @dataclass(slots=True)
 class _Series:
-    """An event that may repeat; ``written_count`` is how often the API knows it to have happened."""
+    """An event that may repeat. ``written_count`` is the number of repetitions that was last written."""
 
     event: dict[str, Any]
     count: int
@@ -79,15 +79,17 @@ class _Series:
 
 @dataclass(slots=True)
 class _Allowance:
+    """How many events an object may still have, at the time of its last event."""
+
     tokens: float
-    at: float
+    updated_at: float
 
 
 class EventRecorder:
-    """Records events about objects; :meth:`run` writes them until it is cancelled.
+    """Records events about objects. :meth:`run` writes them until it is cancelled.
 
-    ``reporting_controller`` is a qualified name (``<group>/manager``), ``instance`` names the process.
-    ``dropped`` counts what was not recorded, by cause. ``errors`` takes exceptions that nothing here expects.
+    ``reporting_controller`` is a qualified name (``<group>/manager``). ``instance`` names the process.
+    ``dropped`` counts events that were not written, by cause. ``errors`` handles unexpected exceptions.
     """
 
     def __init__(
@@ -112,11 +114,12 @@ class EventRecorder:
         self._on_drop = on_drop
         self._errors = errors
         self._series: OrderedDict[_SeriesKey, _Series] = OrderedDict()
-        self._grown: dict[_SeriesKey, _Series] = {}
-        self._look_at = float("-inf")
+        self._repeated: dict[_SeriesKey, _Series] = {}
+        """Series with repetitions that were not written yet."""
+        self._check_repeated_at = float("-inf")
         self._allowances: OrderedDict[_ObjectKey, _Allowance] = OrderedDict()
         self._repeatable_at: OrderedDict[tuple[Any, ...], float] = OrderedDict()
-        """When events with a least interval may be recorded again, soonest first; objects without version."""
+        """When an event with ``at_most_every`` may be recorded again, the soonest first. Without versions."""
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(self._limits.queue)
 
     def event(
@@ -130,7 +133,7 @@ class EventRecorder:
         *,
         at_most_every: float | None = None,
     ) -> None:
-        """Take an event about an object. Never raises, never waits.
+        """Record an event about an object, without waiting and without raising exceptions.
 
         Args:
             regarding: the object, or a reference to it. The event refers to the object in the version that is
@@ -144,13 +147,13 @@ class EventRecorder:
                 then, a repetition is dropped. Such an event uses nothing of the object's allowance.
         """
         try:
-            self._take(regarding, kind, reason, note, action or reason, related, at_most_every)
-        except Exception as error:  # noqa: BLE001 - nothing may fail for want of an event
+            self._record(regarding, kind, reason, note, action or reason, related, at_most_every)
+        except Exception as error:  # noqa: BLE001 - an event must not fail the operation that it reports
             self._errors.report(ErrorPart.EVENT, error, reason)
             self._drop("malformed")
 
     async def run(self) -> None:
-        """Write what is taken, and series that have grown, until cancelled."""
+        """Write new events, and series with new repetitions, until cancelled."""
         while True:
             series = None
             with suppress(TimeoutError):
@@ -159,18 +162,18 @@ class EventRecorder:
             with self._errors.contain(ErrorPart.EVENT):
                 if series is not None:
                     await self._write(series)
-                if series is None or self._clock() >= self._look_at:
-                    self._enqueue_grown()
+                if series is None or self._clock() >= self._check_repeated_at:
+                    self._enqueue_repeated()
 
     async def flush(self) -> None:
-        """Write all that is waiting, also series before their time. For the end of a process."""
-        self._enqueue_grown(before_their_time=True)
+        """Write all events and series that wait, before the process ends."""
+        self._enqueue_repeated(ignore_interval=True)
         while not self._queue.empty():
             await self._write(self._queue.get_nowait())
 
-    # Taking
+    # Recording
 
-    def _take(
+    def _record(
         self,
         regarding: dict[str, Any],
         kind: EventType,
@@ -180,42 +183,43 @@ class EventRecorder:
         related: dict[str, Any] | None,
         at_most_every: float | None,
     ) -> None:
-        about = _reference(regarding)
-        other = None if related is None else _reference(related)
+        regarding_reference = _reference(regarding)
+        related_reference = None if related is None else _reference(related)
         text = cut(note, MAX_NOTE_BYTES)
-        series_key = (_key(about), _key(other or {}), kind, reason, action)
-        now, seen = self._clock(), self._wall()
+        series_key = (_key(regarding_reference), _key(related_reference or {}), kind, reason, action)
+        now, wall_time = self._clock(), self._wall()
         if at_most_every is not None and self._is_repetition(series_key, now, at_most_every):
             return
-        known = self._series.get(series_key)
-        if known is not None and now - known.last_at <= self._limits.series_life:
-            known.count += 1
-            known.last_at, known.last_seen = now, seen
+        earlier = self._series.get(series_key)
+        if earlier is not None and now - earlier.last_at <= self._limits.series_life:
+            earlier.count += 1
+            earlier.last_at, earlier.last_seen = now, wall_time
             self._series.move_to_end(series_key)
-            self._grown[series_key] = known
+            self._repeated[series_key] = earlier
             return
-        if at_most_every is None and not self._allow(_key({**about, "resourceVersion": ""}), now):
+        unversioned = {**regarding_reference, "resourceVersion": ""}
+        if at_most_every is None and not self._allow(_key(unversioned), now):
             self._drop("too many for the object")
             return
         event: dict[str, Any] = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {
-                "name": _event_name(about["name"]),
-                "namespace": about.get("namespace") or "default",
+                "name": _event_name(regarding_reference["name"]),
+                "namespace": regarding_reference.get("namespace") or "default",
             },
-            "eventTime": _micro_time(seen),
+            "eventTime": _micro_time(wall_time),
             "type": kind,
             "reason": reason[:MAX_WORD],
             "action": action[:MAX_WORD],
             "note": text,
-            "regarding": about,
+            "regarding": regarding_reference,
             "reportingController": self._controller,
             "reportingInstance": self._instance,
         }
-        if other is not None:
-            event["related"] = other
-        series = _Series(event, 1, now, seen, queued=False)
+        if related_reference is not None:
+            event["related"] = related_reference
+        series = _Series(event, 1, now, wall_time, queued=False)
         if not self._enqueue(series):
             return
         self._series[series_key] = series
@@ -224,9 +228,9 @@ class EventRecorder:
             self._series.popitem(last=False)
 
     def _is_repetition(self, event: _SeriesKey, now: float, seconds: float) -> bool:
-        """Whether the event was recorded in the last seconds; if not, note that it is recorded now."""
-        about, *others = event
-        key = (about[:-1], *others)
+        """Whether the event was recorded within the last seconds. If not, store that it is recorded now."""
+        regarding, *others = event
+        key = (regarding[:-1], *others)
         while self._repeatable_at and next(iter(self._repeatable_at.values())) <= now:
             self._repeatable_at.popitem(last=False)
         if self._repeatable_at.get(key, now) > now:
@@ -235,14 +239,15 @@ class EventRecorder:
         self._repeatable_at.move_to_end(key)
         return False
 
-    def _allow(self, about: _ObjectKey, now: float) -> bool:
+    def _allow(self, regarding: _ObjectKey, now: float) -> bool:
+        """Use one event of the allowance of an object. Return False if none is left."""
         limits = self._limits
-        allowance = self._allowances.setdefault(about, _Allowance(float(limits.burst), now))
-        self._allowances.move_to_end(about)
+        allowance = self._allowances.setdefault(regarding, _Allowance(float(limits.burst), now))
+        self._allowances.move_to_end(regarding)
         while len(self._allowances) > limits.series:
             self._allowances.popitem(last=False)
-        grown = allowance.tokens + (now - allowance.at) / limits.refill
-        allowance.tokens, allowance.at = min(float(limits.burst), grown), now
+        refilled = allowance.tokens + (now - allowance.updated_at) / limits.refill
+        allowance.tokens, allowance.updated_at = min(float(limits.burst), refilled), now
         if allowance.tokens < 1:
             return False
         allowance.tokens -= 1
@@ -267,12 +272,12 @@ class EventRecorder:
 
     # Writing
 
-    def _enqueue_grown(self, *, before_their_time: bool = False) -> None:
+    def _enqueue_repeated(self, *, ignore_interval: bool = False) -> None:
         now = self._clock()
-        self._look_at = now + self._limits.series_interval
-        for key, series in list(self._grown.items()):
-            if before_their_time or series.due <= now:
-                del self._grown[key]
+        self._check_repeated_at = now + self._limits.series_interval
+        for key, series in list(self._repeated.items()):
+            if ignore_interval or series.due <= now:
+                del self._repeated[key]
                 if series.count > series.written_count:
                     self._enqueue(series)
 
@@ -288,13 +293,13 @@ class EventRecorder:
                     await asyncio.sleep(max(error.retry_after or 0.0, 0.2 * 2**attempt))
                     continue
                 log.info("event was not written", reason=series.event["reason"], error=str(error))
-                self._drop("refused")
+                self._drop("rejected")
             except NotLeadingError:
                 self._drop("not leading")
-            except Exception as error:  # noqa: BLE001 - one event must not end the others
+            except Exception as error:  # noqa: BLE001 - the recorder must go on with the next event
                 self._errors.report(ErrorPart.EVENT, error, series.event["reason"])
                 self._drop("malformed")
-            series.written_count = count  # also when it failed: it is not tried for ever
+            series.written_count = count  # Also after a failure, so that the same count is not written again.
             series.due = self._clock() + self._limits.series_interval
             return
 
@@ -310,7 +315,7 @@ class EventRecorder:
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            # The API forgets events after an hour.
+            # The API server deletes events after an hour.
             metadata["name"] = _event_name(series.event["regarding"]["name"])
             await self._create(series)
 
@@ -319,12 +324,12 @@ class EventRecorder:
         try:
             await self._client.create(EVENTS, body)
         except ApiError as error:
-            if not error.is_already_exists:  # it is ours: an earlier attempt came through unheard
+            if not error.is_already_exists:  # An earlier attempt created the event, but its answer was lost.
                 raise
 
 
 def cut(text: str, size: int) -> str:
-    """Cut a text to so many bytes of UTF-8, at the end of a character; what was cut shows as an ellipsis."""
+    """Return the text in at most ``size`` bytes of UTF-8. An ellipsis replaces what was cut."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= size:
         return raw.decode("utf-8")
@@ -336,9 +341,9 @@ def _series_body(series: _Series) -> dict[str, Any]:
 
 
 def _reference(obj: dict[str, Any]) -> dict[str, Any]:
-    """Make an ObjectReference out of an object, or take one that is."""
+    """Return an ObjectReference to an object. ``obj`` may also be such a reference."""
     metadata: Any = obj.get("metadata", obj)
-    found = {
+    fields = {
         "apiVersion": obj.get("apiVersion"),
         "kind": obj.get("kind"),
         "namespace": metadata.get("namespace"),
@@ -346,7 +351,7 @@ def _reference(obj: dict[str, Any]) -> dict[str, Any]:
         "uid": metadata.get("uid"),
         "resourceVersion": metadata.get("resourceVersion"),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _key(reference: dict[str, Any]) -> _ObjectKey:
@@ -354,10 +359,10 @@ def _key(reference: dict[str, Any]) -> _ObjectKey:
 
 
 def _event_name(regarding: str) -> str:
-    """Give a name of its own that begins like the object's and is a DNS subdomain as that may not be."""
+    """Return a unique name that begins with the object's name, with the characters of a DNS subdomain."""
     suffix = f".{secrets.token_hex(8)}"
-    plain = re.sub(r"[^a-z0-9.-]+", "-", regarding.lower())[: MAX_NAME - len(suffix)]
-    return (plain.strip(".-") or "event") + suffix
+    prefix = re.sub(r"[^a-z0-9.-]+", "-", regarding.lower())[: MAX_NAME - len(suffix)]
+    return (prefix.strip(".-") or "event") + suffix
 
 
 def _micro_time(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""The kinds of our own API group, as resources of the API server."""
+"""The kinds of the API group of admitq, as resources of the API server."""
 
 from dataclasses import dataclass
 from functools import cache

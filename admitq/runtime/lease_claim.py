@@ -2,13 +2,13 @@
 
 A claim is safe for these reasons:
 
-- The holder counts its time from the moment when it *sent* its last successful renewal, by a clock that
-ignores changes of the wall clock and runs on while the machine is suspended. The claim ends
-``renew_deadline`` later without any answer, message or thread. - A candidate counts from the moment when it
-last *saw* the Lease change, and waits ``duration`` from then. It saw the change after the change was sent,
-and ``duration`` is longer than ``renew_deadline``. So the claim of the old holder has ended before the new
-one begins, whatever the wall clocks of the two show. - The times in the Lease are for people; no decision
-depends on them.
+- The claim of the holder ends ``renew_deadline`` after it *sent* its last successful renewal. This needs no
+  answer, message or thread.
+- A candidate takes the Lease ``duration`` after it last *saw* the Lease change. It sees a change only after
+  the change was sent, and ``duration`` is longer than ``renew_deadline``. So the old claim has ended before
+  the new claim begins.
+- Both use a clock that ignores changes of the wall clock and does not stop while the machine is suspended.
+- The times in the Lease are information for people. No decision depends on them.
 """
 
 import math
@@ -27,17 +27,20 @@ from admitq.runtime.resources import LEASES
 class LeaseTiming:
     """Periods of leader election, in seconds.
 
-    ``stall`` is how long the main event loop may be stuck before leadership is given up.
-
     Raises:
-        ValueError: Times with which two processes could lead at once, or none for long.
+        ValueError: With these periods two processes could lead at once, or the leader could not renew.
     """
 
     duration: float = 15.0
+    """How long candidates wait after a change of the Lease."""
     renew_deadline: float = 10.0
+    """How long the leader may lead after its last successful renewal."""
     retry: float = 2.0
+    """The period between two attempts to take or renew the Lease."""
     call: float = 5.0
-    stall: float = 10.0
+    """The deadline of one request."""
+    stall_timeout: float = 10.0
+    """How long the main event loop may be blocked before the process gives leadership up."""
 
     def __post_init__(self) -> None:
         if not self.duration > self.renew_deadline > self.retry * JITTER > 0:
@@ -49,17 +52,17 @@ class LeaseTiming:
 
 
 JITTER = 1.2
-"""Candidates wait up to this many times the retry period, so that they do not retry all at once."""
+"""Candidates wait up to this multiple of the retry period, so that they do not all retry at once."""
 
 
 def steady_seconds() -> float:
-    """Seconds that neither jump nor stop, not even while the machine is suspended."""
+    """Return seconds of a clock that never jumps, and does not stop while the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a Lease states. A field that is missing or of a wrong type counts as empty."""
+    """The fields of a Lease. A field that is missing or has a wrong type counts as empty."""
 
     holder: str = ""
     duration: float = 0.0
@@ -67,45 +70,45 @@ class LeaseRecord:
     renewed: str | None = None
     transitions: int = 0
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The metadata that was read. It is written back as it is."""
+    """The metadata that was read. It is written back without changes."""
 
     @property
     def resource_version(self) -> str:
-        """The version that was read; empty where there is no Lease."""
+        """The version that was read; empty if the Lease does not exist."""
         return str(self.metadata.get("resourceVersion") or "")
 
 
 def read_record(lease: dict[str, Any]) -> LeaseRecord:
-    """Read a Lease object of any shape."""
+    """Return the record of a Lease object, which may be malformed."""
     spec: Any = lease.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     metadata: Any = lease.get("metadata")
 
-    def of(kind: type[Any], key: str) -> Any:
+    def read_field(field_type: type[Any], key: str) -> Any:
         value = spec.get(key)
-        return value if isinstance(value, kind) else None
+        return value if isinstance(value, field_type) else None
 
     return LeaseRecord(
-        holder=of(str, "holderIdentity") or "",
-        duration=float(of(int, "leaseDurationSeconds") or 0),
-        acquired=of(str, "acquireTime"),
-        renewed=of(str, "renewTime"),
-        transitions=of(int, "leaseTransitions") or 0,
+        holder=read_field(str, "holderIdentity") or "",
+        duration=float(read_field(int, "leaseDurationSeconds") or 0),
+        acquired=read_field(str, "acquireTime"),
+        renewed=read_field(str, "renewTime"),
+        transitions=read_field(int, "leaseTransitions") or 0,
         metadata=metadata if isinstance(metadata, dict) else {},
     )
 
 
 def next_record(record: LeaseRecord, identity: str, duration: float, now: datetime) -> LeaseRecord:
-    """The record of a Lease that ``identity`` takes or renews."""
+    """Return the record to write when ``identity`` takes or renews the Lease."""
     stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    kept = record.holder == identity
-    # The first holder of a Lease, such as the one of the chart, is not a transition.
-    is_transition = not kept and record.acquired is not None
+    is_renewal = record.holder == identity
+    # Taking a Lease that had no holder yet, such as the one that the chart creates, is not a transition.
+    is_transition = not is_renewal and record.acquired is not None
     return replace(
         record,
         holder=identity,
         duration=float(max(1, math.ceil(duration))),
-        acquired=record.acquired if kept and record.acquired else stamp,
+        acquired=record.acquired if is_renewal and record.acquired else stamp,
         renewed=stamp,
         transitions=record.transitions + is_transition,
     )
@@ -129,7 +132,7 @@ class LeaseClaim:
     Args:
         namespace: the Lease's namespace.
         name: the Lease's name.
-        identity: the holder that the process writes.
+        identity: the holder identity of the process.
         timing: how long a claim is valid.
         clocks: the clocks.
 
@@ -157,11 +160,11 @@ class LeaseClaim:
 
     @property
     def holder(self) -> str | None:
-        """The holder that was last seen; empty if the Lease has none, None if no Lease was seen."""
+        """The holder that was last read; empty if the Lease has none, None if no Lease was read."""
         return None if self._seen is None else self._seen.holder
 
     async def take(self, client: Client) -> bool:
-        """Take the Lease, or renew it; returns whether the process holds it for another period.
+        """Take the Lease, or renew it. Return whether the process holds it for another period.
 
         Raises:
             ApiError: the Lease cannot be read or written.
@@ -173,7 +176,7 @@ class LeaseClaim:
             except ApiError as error:
                 if not (error.is_conflict or error.is_not_found):
                     raise
-                # Another program edited the Lease, or our last write took effect without an answer.
+                # Another program edited the Lease, or the answer to our last write was lost: read the Lease.
             else:
                 return True
         try:
@@ -193,26 +196,26 @@ class LeaseClaim:
             await self._write(client, record)
         except ApiError as error:
             if error.is_conflict or error.is_already_exists:
-                return False  # another process was faster
+                return False  # Another process took the Lease first.
             raise
         return True
 
     async def release(self, client: Client) -> bool:
-        """Write a Lease without a holder; returns whether the process held the Lease.
+        """Write a Lease without a holder. Return whether the process held the Lease.
 
         Raises:
             ApiError: the Lease cannot be written.
         """
         if self._seen is None or self._seen.holder != self.identity:
             return False
-        free = next_record(self._seen, self.identity, 1, self._clocks.wall())
-        await self._put(client, replace(free, holder="", duration=1))
+        last = next_record(self._seen, self.identity, 1, self._clocks.wall())
+        await self._put(client, replace(last, holder="", duration=1))
         return True
 
     async def _write(self, client: Client, record: LeaseRecord) -> None:
-        wanted = next_record(record, self.identity, self._timing.duration, self._clocks.wall())
+        new_record = next_record(record, self.identity, self._timing.duration, self._clocks.wall())
         sent_at = self._clocks.steady()
-        written = read_record(await self._put(client, wanted))
+        written = read_record(await self._put(client, new_record))
         self._seen, self._seen_at = written, self._clocks.steady()
         self.valid_until = sent_at + self._timing.renew_deadline
 

@@ -1,8 +1,7 @@
-"""Leader election by a Lease, in a thread with a connection of its own.
+"""Leader election by a Lease, in a thread with its own connection.
 
-The thread keeps the lease while the main event loop is busy, and gives it up when that loop is stuck.
-
-`LeaseClaim` explains why two processes never lead at once.
+The thread renews the Lease while the main event loop is busy, and gives it up when that loop is blocked for
+long. `LeaseClaim` explains why two processes never lead at once.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ log = logger(__name__)
 
 
 class Milestone(StrEnum):
-    """What an elector reports to its observer, in the elector's thread."""
+    """A step of leader election, as the elector reports it to its observer in the elector's thread."""
 
     ACQUIRED = "acquired"
     RENEWED = "renewed"
@@ -38,7 +37,7 @@ class Milestone(StrEnum):
 
 
 def exit_process(reason: str) -> NoReturn:
-    """End the process at once, before it acts beside the next leader."""
+    """End the process at once, before it writes while another process leads."""
     log.critical("leadership lost, exiting", reason=reason)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -46,17 +45,16 @@ def exit_process(reason: str) -> NoReturn:
 
 
 def unique_identity() -> str:
-    """A name that no other process has, nor the former process of the same pod."""
+    """Return a holder identity that is new for each process, also after a restart in the same pod."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 class Elector:
-    """Takes part in leader election, and states at any instant whether this process may act as the leader.
+    """Takes part in leader election. `is_leader` says at any instant whether this process may write.
 
-    ``on_lost`` is called in the elector's thread when leadership ends against our will, by default it ends
-    the process; if it returns, the elector ends. ``stop`` gives leadership up in good order.
-    ``errors`` takes unexpected exceptions of attempts and of ``observe``, in the elector's thread. Any other
-    exception ends leadership.
+    ``on_lost`` is called in the elector's thread when leadership ends for another reason than ``stop``. By
+    default it ends the process. If it returns, the elector ends. ``errors`` handles unexpected exceptions of
+    requests and of ``observe``, in the elector's thread. Any other exception ends leadership.
     """
 
     def __init__(
@@ -82,15 +80,17 @@ class Elector:
         self._observe = observe
         self._clock = clock
         self._errors = errors
-        # Written by the elector's thread, read by any; each is one reference, so no lock is needed.
+        # Only the elector's thread writes these, and any thread reads them. Each is one reference, so no lock
+        # is needed.
         self._claim = LeaseClaim(namespace, name, identity, self._timing, Clocks(clock, wall))
         self._resigned = False
-        self._beat_at = 0.0
+        self._heartbeat_at = 0.0
+        """When the main event loop last answered."""
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.AbstractEventLoop | None = None
-        self._stopping = asyncio.Event()  # of the elector's loop
-        self._leading = asyncio.Event()  # of the main loop
+        self._stopping = asyncio.Event()  # for the elector's loop
+        self._leading = asyncio.Event()  # for the main loop
 
     # For any thread
 
@@ -99,17 +99,17 @@ class Elector:
         return not self._resigned and self._claim.is_valid
 
     def assert_leading(self) -> None:
-        """Refuse a write of a process that does not lead.
+        """Raise an error unless this process leads. Clients call this before each write.
 
         Raises:
-            NotLeadingError: The lease may no longer be ours.
+            NotLeadingError: This process may no longer hold the Lease.
         """
         if not self.is_leader():
             raise NotLeadingError(f"{self.identity} does not hold lease {self._claim}")
 
     @property
     def leader(self) -> str:
-        """The holder of the lease that was seen last; empty if it had none."""
+        """The holder of the Lease that was last read; empty if it has none."""
         return self._claim.holder or ""
 
     def start(self) -> None:
@@ -119,12 +119,12 @@ class Elector:
         self._thread = threading.Thread(target=self._run, name="elector", daemon=True)
         self._thread.start()
 
-    async def leading(self) -> None:
+    async def wait_until_leading(self) -> None:
         """Wait until this process leads."""
         await self._leading.wait()
 
     async def stop(self) -> None:
-        """Stop acting as leader at once, then release the lease. End all work that writes before this."""
+        """Give leadership up at once, then release the Lease. Before this call, end all tasks that write."""
         if self._thread is None or self._loop is None:
             return
         self._resigned = True
@@ -132,7 +132,7 @@ class Elector:
             try:
                 self._loop.call_soon_threadsafe(self._stopping.set)
             except RuntimeError:
-                log.debug("elector had ended already")
+                log.debug("elector ended before stop")
         await asyncio.to_thread(self._thread.join, 2 * self._timing.call)
 
     # The elector's thread
@@ -141,14 +141,14 @@ class Elector:
         if self._loop is None:
             raise RuntimeError("not started")
         try:
-            self._loop.run_until_complete(self._campaign())
+            self._loop.run_until_complete(self._run_election())
         except Exception as error:
             log.exception("leader election failed")
-            self._lose(f"the elector failed: {error}")
+            self._end_leadership(f"the elector failed: {error}")
         finally:
             self._loop.close()
 
-    async def _campaign(self) -> None:
+    async def _run_election(self) -> None:
         async with Client(
             self._credentials,
             user_agent=self._user_agent,
@@ -157,23 +157,23 @@ class Elector:
             connections=2,
         ) as client:
             while not self._stopping.is_set():
-                if await self._attempt(client):
-                    reason = None if self._stopping.is_set() else await self._hold(client)
+                if await self._take_or_renew(client):
+                    reason = None if self._stopping.is_set() else await self._lead(client)
                     if reason is not None:
-                        self._lose(reason)
+                        self._end_leadership(reason)
                     else:
                         await self._release(client)
                     return
                 await self._pause(self._timing.retry * random.uniform(1.0, JITTER))  # noqa: S311 - spreads
 
-    async def _hold(self, client: Client) -> str | None:
-        """Lead until a stop is requested; returns the reason if leadership ends for another one."""
+    async def _lead(self, client: Client) -> str | None:
+        """Renew the Lease until ``stop`` is called. Return the reason if leadership ends before that."""
         deadline = self._claim.valid_until
-        # The main event loop is checked from now on; the time as a candidate does not count.
-        self._beat()
-        self._note(Milestone.ACQUIRED)
+        # From now on the main event loop must answer in time.
+        self._record_heartbeat()
+        self._report(Milestone.ACQUIRED)
         log.info("lease acquired", identity=self.identity)
-        if not self._to_main(self._leading.set):
+        if not self._call_in_main_loop(self._leading.set):
             return "the main event loop has ended"
         while True:
             await self._pause(min(self._timing.retry, max(0.0, deadline - self._clock())))
@@ -181,23 +181,23 @@ class Elector:
                 return None
             if self._clock() >= deadline:
                 return f"not renewed for {self._timing.renew_deadline:g} s"
-            stuck_for = self._clock() - self._beat_at
-            if stuck_for > self._timing.stall:
-                return f"the main event loop has been stuck for {stuck_for:.1f} s"
-            if not self._to_main(self._beat):
+            blocked_for = self._clock() - self._heartbeat_at
+            if blocked_for > self._timing.stall_timeout:
+                return f"the main event loop has been blocked for {blocked_for:.1f} s"
+            if not self._call_in_main_loop(self._record_heartbeat):
                 return "the main event loop has ended"
             try:
                 async with asyncio.timeout(deadline - self._clock()):
-                    renewed = await self._attempt(client)
+                    renewed = await self._take_or_renew(client)
             except TimeoutError:
-                continue  # and out, at the deadline
+                continue  # The check of the deadline above ends leadership.
             if renewed:
                 deadline = self._claim.valid_until
             elif self._claim.holder is not None and self._claim.holder != self.identity:
                 return f"{self._claim.holder or 'no process'} holds the lease"
 
-    async def _attempt(self, client: Client) -> bool:
-        """Take the lease, or renew it; returns whether this process holds it for another period."""
+    async def _take_or_renew(self, client: Client) -> bool:
+        """Take the Lease, or renew it. Return whether this process holds it for another period."""
         try:
             is_held = await self._claim.take(client)
         except ApiError as error:
@@ -206,24 +206,24 @@ class Elector:
             self._errors.report(ErrorPart.LEASE, error, str(self._claim))
         else:
             if is_held:
-                self._note(Milestone.RENEWED)
+                self._report(Milestone.RENEWED)
             return is_held
-        self._note(Milestone.FAILED)
+        self._report(Milestone.FAILED)
         return False
 
     async def _release(self, client: Client) -> None:
         try:
             is_released = await self._claim.release(client)
         except ApiError as error:
-            log.warning("lease was not released", lease=str(self._claim), error=str(error))
+            log.warning("lease release failed", lease=str(self._claim), error=str(error))
             return
         if is_released:
             log.info("lease released", identity=self.identity)
-            self._note(Milestone.RELEASED)
+            self._report(Milestone.RELEASED)
 
-    def _lose(self, reason: str) -> None:
+    def _end_leadership(self, reason: str) -> None:
         self._resigned = True
-        self._note(Milestone.LOST)
+        self._report(Milestone.LOST)
         self._on_lost(reason)
 
     async def _pause(self, seconds: float) -> None:
@@ -233,19 +233,20 @@ class Elector:
         except TimeoutError:
             return
 
-    def _beat(self) -> None:
-        self._beat_at = self._clock()
+    def _record_heartbeat(self) -> None:
+        self._heartbeat_at = self._clock()
 
-    def _to_main(self, callback: Callable[[], object]) -> bool:
+    def _call_in_main_loop(self, callback: Callable[[], object]) -> bool:
+        """Schedule a callback in the main event loop. Return False if that loop has ended."""
         if self._main is None or self._main.is_closed():
             return False
         try:
             self._main.call_soon_threadsafe(callback)
-        except RuntimeError:  # closed in between
+        except RuntimeError:  # It was closed after the check.
             return False
         return True
 
-    def _note(self, milestone: Milestone) -> None:
+    def _report(self, milestone: Milestone) -> None:
         if self._observe is None:
             return
         with self._errors.contain(ErrorPart.LEASE, milestone):

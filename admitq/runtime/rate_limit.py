@@ -9,34 +9,34 @@ from contextvars import ContextVar
 from enum import IntEnum
 from typing import Final
 
-MOST_OVERTAKES: Final = 9
-"""How many calls of higher priority may overtake the call that has waited longest, before it goes itself."""
+MAX_OVERTAKES: Final = 9
+"""How many calls in a row may be sent before the call that has waited longest."""
 
 _ROUNDING: Final = 1e-6
-"""What a token may lack, for times are rounded; a timer would otherwise be set again for next to nothing."""
+"""A token may lack this much. Times are rounded, and a timer for such a small rest would be useless."""
 
 
 class CallPriority(IntEnum):
-    """In which order calls that wait for the rate limit are sent; the lowest number goes first."""
+    """The order in which calls that wait for the rate limit are sent: the lowest number first."""
 
     AHEAD = 0
-    """Never waits. The call takes its token at once, so that others wait longer: for the stop of a job that
-    runs beyond its grant."""
+    """The call never waits. It takes its token at once, and other calls wait longer. This is for the stop of
+    a job that uses more than its workload was granted."""
     WATCH = 1
-    """Watches, and the lists that fill the stores. All decisions are made from the stores, and a write that
-    was decided from an old object ends in a conflict. These calls are few: a watch lasts for minutes, and a
-    list reads its pages one after the other."""
+    """Watches, and the lists that fill the stores. All decisions depend on the stores, and a write that
+    results from an old object ends in a conflict. These calls are few: a watch lasts for minutes, and a list
+    reads one page after the other."""
     RESERVATION = 2
     """Reservations of quota, admissions, and the starts of jobs."""
     EVICTION = 3
     """Evictions, the stops of jobs and pods, and the release of the quota that was reserved for them."""
     READ = 4
-    """All other reads. A decision waits for each, and that decision may be to stop a job. They do not go
-    before writes that are already decided: each of many deleted jobs is read once."""
+    """All other reads. A decision depends on each, such as the stop of a job. Decided writes come first,
+    since reads can be many: each of many deleted jobs is read once."""
     STATUS = 5
     """All other writes."""
     EVENT = 6
-    """Kubernetes events. Nothing waits for them, and their own queue is bounded."""
+    """Kubernetes events. Nothing depends on them, and their queue is bounded."""
 
 
 _priority: ContextVar[CallPriority | None] = ContextVar("priority of calls", default=None)
@@ -46,7 +46,7 @@ _priority: ContextVar[CallPriority | None] = ContextVar("priority of calls", def
 def call_priority(priority: CallPriority) -> Generator[None]:
     """Set the priority of the calls in the block, and in tasks that are created in it.
 
-    In nested blocks the higher priority applies: what an urgent call needs is as urgent.
+    In nested blocks the higher priority applies: a call on behalf of an urgent call is as urgent.
     """
     outer = _priority.get()
     token = _priority.set(priority if outer is None else min(outer, priority))
@@ -57,20 +57,20 @@ def call_priority(priority: CallPriority) -> Generator[None]:
 
 
 def current_priority(default: CallPriority) -> CallPriority:
-    """The priority that is set for the calls made here; the default if none is set."""
-    found = _priority.get()
-    return default if found is None else found
+    """Return the priority of the enclosing :func:`call_priority`, or the default without one."""
+    priority = _priority.get()
+    return default if priority is None else priority
 
 
 class TokenBucket:
-    """Lets ``burst`` calls through at once and ``qps`` a second after that; a negative qps lets all through.
+    """Sends ``burst`` calls at once, and after that ``qps`` a second. With a negative qps no call waits.
 
-    Calls that wait go by priority, and in the order of their arrival within one priority. No call waits for
-    ever: at most ``MOST_OVERTAKES`` calls go before the one that has waited longest, not counting those of
-    priority ``AHEAD``. So under any load one token of ten goes to the call that came first, whatever its
-    priority. A status is what users go by, and must be written while reservations take all the rest. The
-    share is counted and not a time: after a limit of seconds a long queue of statuses would go before every
-    new reservation.
+    Calls that wait are sent by priority, and within one priority in the order of their arrival. No call waits
+    forever: at most ``MAX_OVERTAKES`` calls in a row are sent before the call that has waited longest. So
+    every tenth token goes to that call, whatever its priority. Calls of priority ``AHEAD`` do not count.
+
+    With this share, statuses are written under any load of reservations, since users rely on them. A time
+    limit would not do: after it, a long queue of statuses would be sent before every new reservation.
     """
 
     def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -78,16 +78,18 @@ class TokenBucket:
         self._burst = max(1, burst)
         self._clock = clock
         self._tokens = float(self._burst)
-        self._at = clock()
-        self._waiting = {one: OrderedDict[int, asyncio.Future[None]]() for one in sorted(CallPriority)}
-        """The calls of each priority by the number of their arrival; the first priority goes first."""
+        self._refilled_at = clock()
+        self._waiting = {
+            priority: OrderedDict[int, asyncio.Future[None]]() for priority in sorted(CallPriority)
+        }
+        """The calls of each priority, by the number of their arrival."""
         self._arrivals = 0
         self._overtakes = 0
-        """How many calls in a row went before the one that has waited longest."""
+        """How many calls in a row were sent before the call that has waited longest."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, priority: CallPriority = CallPriority.STATUS) -> None:
-        """Wait for a token and take it. A call that is cancelled while it waits takes none."""
+        """Wait for a token and take it. If cancelled while it waits, take none."""
         if self._qps <= 0:
             return
         self._refill()
@@ -112,14 +114,14 @@ class TokenBucket:
 
     def _refill(self) -> None:
         now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._qps)
-        self._at = now
+        self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._qps)
+        self._refilled_at = now
 
     def _grant(self) -> None:
-        """Give the tokens that there are to calls that wait, and set the timer for the next one."""
+        """Give the available tokens to calls that wait, and set the timer for the next token."""
         self._refill()
-        while self._tokens >= 1 - _ROUNDING and (granted := self._next()) is not None:
-            if not granted.done():  # a cancelled call is still here until its task goes on
+        while self._tokens >= 1 - _ROUNDING and (granted := self._pop_next()) is not None:
+            if not granted.done():  # A cancelled call stays in the queue until its task runs.
                 self._tokens -= 1
                 granted.set_result(None)
         if not any(self._waiting.values()):
@@ -134,12 +136,13 @@ class TokenBucket:
         self._timer = None
         self._grant()
 
-    def _next(self) -> asyncio.Future[None] | None:
-        """Take out the call that goes next; None if none waits."""
+    def _pop_next(self) -> asyncio.Future[None] | None:
+        """Remove and return the next call to send; None if none waits."""
         firsts = [(next(iter(calls)), calls) for calls in self._waiting.values() if calls]
         if not firsts:
             return None
         oldest = min(number for number, _ in firsts)
-        number, calls = next(one for one in firsts if self._overtakes < MOST_OVERTAKES or one[0] == oldest)
+        may_overtake = self._overtakes < MAX_OVERTAKES
+        number, calls = next(first for first in firsts if may_overtake or first[0] == oldest)
         self._overtakes = 0 if number == oldest else self._overtakes + 1
         return calls.pop(number)

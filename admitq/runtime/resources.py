@@ -1,6 +1,6 @@
 """Resources of the Kubernetes API as values: their names and paths.
 
-All paths are built here, so that the name of an object can never change the path.
+This module builds and quotes all paths, so that the name of an object can never lead to another path.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,7 @@ class Resource:
 
         Raises:
             ValueError: A namespace is given for a cluster-scoped resource, or missing for a namespaced
-            object;
-                or a segment is empty, ``.`` or ``..``.
+                object; or a segment is empty, ``.`` or ``..``.
         """
         if namespace is not None and not self.namespaced:
             raise ValueError(f"{self.plural} have no namespace, {namespace!r} was given")

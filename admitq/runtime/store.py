@@ -4,9 +4,9 @@ Rules of this file:
 
 - An object that is not newer than the stored one is ignored. Resource versions are compared as integers if
   both are decimal. Otherwise a different version counts as newer.
-- The response of our own write may be stored at once, before the watch delivers it. It may also come late. An
-  object that was deleted meanwhile stays deleted: a tombstone by uid, or the resource version of a list,
-  shows the deletion.
+- The response to a write of this process may be stored before the watch delivers the object. It may also
+  arrive after the deletion of the object. Then the object stays deleted: a tombstone by uid, or the resource
+  version of a list, shows the deletion.
 - An object with the same name and another uid is another object. Handlers get the deletion of the old object,
   then the addition of the new one.
 - An object that cannot be parsed is quarantined with the reason. Its former value stays in the store, and
@@ -30,7 +30,8 @@ from admitq.runtime.resources import Resource
 log = logger(__name__)
 
 TOMBSTONE_LIFE_S = 600.0
-"""How long a deletion is remembered. Responses come sooner: the deadline of a call is far shorter."""
+"""How long a deletion is remembered: far longer than the deadline of a call, after which no response
+comes."""
 
 
 class Key(NamedTuple):
@@ -60,10 +61,10 @@ class ObjectChange:
     @property
     def object(self) -> dict[str, Any]:
         """The object after the change, or before its deletion."""
-        found = self.new if self.new is not None else self.old
-        if found is None:
+        obj = self.new if self.new is not None else self.old
+        if obj is None:
             raise RuntimeError("a change without an object")
-        return found
+        return obj
 
 
 NAMELESS = Key("", "?")
@@ -120,14 +121,13 @@ class Listing:
 
 
 class Store:
-    """Objects of one resource by key, with indexes.
+    """Objects of one resource by key, with indexes. Not for use by several threads.
 
-    ``transform`` makes an object smaller before it is held (it gets a shallow copy without managedFields
-    and must not change nested parts in place). ``indexes`` maps an index's name to the function that gives
-    an object's values in it. If either raises, the object is quarantined. ``on_quarantine`` is called when
-    the number of quarantined objects changes.
-
-    ``errors`` takes exceptions of handlers and of ``on_quarantine``. Not for use by several threads.
+    ``transform`` reduces an object before it is stored. It gets a shallow copy without managedFields, and
+    must not change nested parts in place. ``indexes`` maps the name of an index to the function that returns
+    the values of an object. If one of them raises an exception, the object is quarantined. ``on_quarantine``
+    is called when the number of quarantined objects changes. ``errors`` handles exceptions of handlers and of
+    ``on_quarantine``.
     """
 
     def __init__(
@@ -206,8 +206,8 @@ class Store:
     def upsert(self, obj: dict[str, Any]) -> ObjectChange | None:
         """Store an object if it is newer, and call the handlers.
 
-        For watch events and for the responses of our own writes alike; of the latter only those that the
-        watch selects, because nothing else would ever take the others out.
+        The object is from a watch event, or the response to a write of this process. Store a response only if
+        the watch selects the object: only the watch removes objects.
         """
         return self._upsert(obj, _ChangeSource.EVENT)
 
@@ -230,10 +230,10 @@ class Store:
         """Whether a complete list was stored."""
         return bool(self._complete_through)
 
-    def progressed(self, resource_version: str) -> str:
-        """Record that all changes up to this version were observed. Return the latest such version.
+    def record_progress(self, resource_version: str) -> str:
+        """Record that all changes up to this version of an event or a bookmark were observed.
 
-        The version is an event's or a bookmark's. One that goes back is not followed.
+        An older version is ignored. Return the latest version.
         """
         if not _older(resource_version, self._complete_through):
             self._complete_through = resource_version
@@ -245,7 +245,7 @@ class Store:
 
     def add_listed(self, listing: Listing, obj: dict[str, Any]) -> None:
         """Store one object of the list."""
-        with contextlib.suppress(MalformedObject):  # _upsert quarantines it
+        with contextlib.suppress(MalformedObject):  # _upsert quarantines the object.
             listing.seen.add(_key(obj))
         self._upsert(obj, _ChangeSource.REWOUND_LIST if listing.rewound else _ChangeSource.LIST)
 
@@ -267,18 +267,20 @@ class Store:
             key = _key(obj)
             key, uid, version = _identify(obj)
             entry = self._entries.get(key)
-            if not self._is_news(key, uid, version, entry, source):
+            if not self._should_store(key, uid, version, entry, source):
                 return None
-            kept = _without_managed_fields(obj)
+            stored = _without_managed_fields(obj)
             if self._transform is not None:
-                kept = self._transform(kept)
+                stored = self._transform(stored)
             indexed = tuple(
                 dict.fromkeys(
-                    (name, value) for name, values in self._index_functions.items() for value in values(kept)
+                    (name, value)
+                    for name, values in self._index_functions.items()
+                    for value in values(stored)
                 )
             )
-            # orjson gives bytes in a buffer up to twice their size; a copy halves what a large store needs.
-            data = bytes(memoryview(orjson.dumps(kept)))
+            # orjson returns bytes in a buffer of up to twice their size. The copy needs half the memory.
+            data = bytes(memoryview(orjson.dumps(stored)))
         except Exception as error:  # noqa: BLE001 - an invalid object must not affect others
             self._quarantine(key, version, error)
             return None
@@ -293,25 +295,25 @@ class Store:
         for name, value in indexed:
             self._indexes[name].setdefault(value, {})[key] = None
         old = None if entry is None else entry.data
-        return self._notify(ObjectChange("added" if entry is None else "modified", key, kept, old))
+        return self._notify(ObjectChange("added" if entry is None else "modified", key, stored, old))
 
-    def _is_news(
+    def _should_store(
         self, key: Key, uid: str, version: str, entry: _Entry | None, source: "_ChangeSource"
     ) -> bool:
         if source is _ChangeSource.REWOUND_LIST:
             return True
-        aside = self.quarantined.get(key)
-        if aside is not None and aside.resource_version == version:
+        quarantined = self.quarantined.get(key)
+        if quarantined is not None and quarantined.resource_version == version:
             return False
         if entry is not None:
             return version != entry.resource_version and not _older(version, entry.resource_version)
         tombstone = self._tombstones.get(uid)
         if tombstone is not None and not _older(tombstone.resource_version, version):
             return False
-        # Whatever lives at a version that was seen completely is here; this one is not, so it is gone.
-        # Not so one that was set aside, and a list knows better than we.
-        known_gone = _older(version, self._complete_through)
-        return source is _ChangeSource.LIST or aside is not None or not known_gone
+        # The store has all objects of the last complete version. An object of an older version that is not in
+        # the store was deleted. Exceptions are quarantined objects, and objects that a list contains.
+        is_deleted = _older(version, self._complete_through)
+        return source is _ChangeSource.LIST or quarantined is not None or not is_deleted
 
     def _drop(self, key: Key, entry: _Entry) -> ObjectChange:
         del self._entries[key]
@@ -327,7 +329,7 @@ class Store:
 
     def _add_tombstone(self, uid: str, version: str) -> None:
         now = self._clock()
-        self._tombstones.pop(uid, None)  # to the end: the oldest stand first
+        self._tombstones.pop(uid, None)  # The oldest tombstone must come first.
         self._tombstones[uid] = _Tombstone(version, now)
         while self._tombstones:
             oldest = next(iter(self._tombstones))
@@ -367,7 +369,7 @@ def _key(obj: Any) -> Key:
     name, namespace = metadata.get("name"), metadata.get("namespace")
     namespace = "" if namespace is None else namespace
     if not isinstance(name, str) or not name or not isinstance(namespace, str):
-        raise MalformedObject("metadata.name and metadata.namespace must be texts")
+        raise MalformedObject("metadata.name and metadata.namespace must be strings")
     return Key(namespace, name)
 
 
@@ -375,7 +377,7 @@ def _identify(obj: Any) -> tuple[Key, str, str]:
     key = _key(obj)
     uid, version = obj["metadata"].get("uid"), obj["metadata"].get("resourceVersion")
     if not isinstance(uid, str) or not isinstance(version, str) or not uid or not version:
-        raise MalformedObject("metadata.uid and metadata.resourceVersion must be texts")
+        raise MalformedObject("metadata.uid and metadata.resourceVersion must be strings")
     return key, uid, version
 
 

@@ -27,7 +27,7 @@ JSON: Final = "application/json"
 MAX_ERROR_BYTES = 64 * 1024
 MAX_RETRIES = 10
 
-# Deadlines are set around each call as a whole; this one only keeps a dead address from using it all up.
+# Each call as a whole has a deadline. This timeout leaves time for a retry if an address does not answer.
 _CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 
@@ -104,7 +104,8 @@ class Transport:
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            # The API server closes idle connections after 90 s; closing first spares writes the race.
+            # The API server closes idle connections after 90 s. Closing them first, no write can use a
+            # connection that the server closes at the same moment.
             connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=60),
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -116,33 +117,33 @@ class Transport:
         deadline = self._deadline(seconds)
         with as_api_error(request):
             async with asyncio.timeout_at(deadline):
-                async with await self._send_until_good(
+                async with await self._send_until_successful(
                     self._calls, request, deadline, _CALL_TIMEOUT
                 ) as response:
                     return await response.read()
 
     async def stream(self, request: ApiRequest, inactivity: float) -> aiohttp.ClientResponse:
-        """Open an endless answer. The caller must close it.
+        """Send a request with an endless answer, and return the answer. The caller must close it.
 
-        ``inactivity`` (seconds) is how long it may be silent.
+        ``inactivity`` (seconds) is how long the server may be silent.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=inactivity)
         deadline = self._deadline()
         with as_api_error(request):
             async with asyncio.timeout_at(deadline):
-                return await self._send_until_good(self._streams, request, deadline, limits)
+                return await self._send_until_successful(self._streams, request, deadline, limits)
 
     def _deadline(self, seconds: float | None = None) -> float:
         return asyncio.get_running_loop().time() + (self.timeout if seconds is None else seconds)
 
-    async def _send_until_good(
+    async def _send_until_successful(
         self,
         session: aiohttp.ClientSession | None,
         request: ApiRequest,
         deadline: float,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
-        """Send until there is a successful answer. The caller reads its body."""
+        """Send a request, with retries, and return the successful answer. The caller reads its body."""
         if session is None:
             raise RuntimeError("the client is used outside its context")
         renewed = False
@@ -216,23 +217,23 @@ def as_api_error(what: object, timeout_text: str = "no answer in time") -> Gener
     """Turn exceptions of a connection into an ApiError."""
     try:
         yield
-    except TimeoutError as error:  # before OSError, of which it is one
+    except TimeoutError as error:  # Before OSError, since it is a subclass of it.
         raise ApiError(0, "Timeout", f"{what}: {timeout_text}") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise ApiError(0, "ConnectionFailed", f"{what}: {str(error) or type(error).__name__}") from error
 
 
 async def _failure(response: aiohttp.ClientResponse, request: ApiRequest) -> ApiError | None:
-    """Return what is wrong with an answer, or None. The body of a failed answer is read and closed."""
+    """Return the error of a failed answer, which is read and closed; None if the answer is successful."""
     is_json = response.content_type == JSON
-    good = 200 <= response.status < 300
-    if good and (is_json or request.accept != JSON):
+    is_successful = 200 <= response.status < 300
+    if is_successful and (is_json or request.accept != JSON):
         return None
     async with response:
         raw = b""
         while len(raw) < MAX_ERROR_BYTES and (chunk := await response.content.readany()):
             raw += chunk
-    if good:
+    if is_successful:
         text = f"{request}: expected JSON, got {response.content_type}: {excerpt(raw)}"
         return ApiError(0, "MalformedResponse", text)
     status = _status_object(raw) if is_json else {}
@@ -282,7 +283,7 @@ def from_status(status: dict[str, Any], code: int) -> ApiError:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Parse the header: seconds, or a date as proxies may write it."""
+    """Return the seconds of the header, which may also contain a date (some proxies write one)."""
     if value is None:
         return None
     if re.fullmatch(r"[0-9]{1,9}", value.strip()):

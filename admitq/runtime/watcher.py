@@ -1,9 +1,9 @@
 """Keeps a store equal to the API: list, then watch, then watch again.
 
-A watch that ends is resumed at the last resource version. Everything is listed again only if that version has
-expired (410), or an answer was malformed. After silence, a lost connection or an error the watcher waits with
-growing, jittered delays and continues. Only a cancellation ends it, or, if so configured, that the API server
-does not serve the resource.
+The watcher resumes a watch that ended at the last resource version. It lists everything again only if that
+version has expired (410), or if an answer was malformed. After silence, a lost connection or an error it
+retries with a backoff. It ends when it is cancelled and, if so configured, when the API server does not serve
+the resource.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ class WatchTiming:
     seconds the next one starts at once, and the backoff is reset.
     """
 
-    backoff_first: float = 0.8
-    backoff_most: float = 30.0
+    first_backoff: float = 0.8
+    longest_backoff: float = 30.0
     inactivity: float = 75.0
     server_timeout: tuple[int, int] = (300, 600)
     healthy: float = 1.0
@@ -74,21 +74,20 @@ RELIST_AFTER = 5
 """The number of consecutive watches without an event after which everything is listed again."""
 
 RELIST_AFTER_SILENCES = 2
-"""The same for silent watches.
+"""The number of consecutive silent watches after which everything is listed again.
 
-A server sends no bookmarks on a watch from a version that it has not reached, as after a restore from a
-backup.
+After a restore from a backup, the server sends nothing on a watch from a version that it has not reached.
 """
 
 
 class Watcher:
     """Fills one store from one resource until it is cancelled.
 
-    With ``ends_when_missing`` it also ends when the API server does not serve the resource: its definition
-    was deleted, or serves another version. What the store holds then stays as it was.
+    With ``ends_when_missing`` it also ends when the API server does not serve the resource: the CRD was
+    deleted, or serves another version. The objects in the store then stay as they are.
 
     ``synced`` is set once the first complete list is in the store. ``handlers`` are subscribed to the store.
-    ``errors`` takes exceptions that nothing here expects; after one, everything is listed again.
+    ``errors`` handles unexpected exceptions; after one, everything is listed again.
     """
 
     def __init__(
@@ -117,44 +116,44 @@ class Watcher:
         self._observe = observe
         self._ends_when_missing = ends_when_missing
         self._errors = errors
-        self._backoff = WatchBackoff(self._timing.backoff_first, self._timing.backoff_most)
+        self._backoff = WatchBackoff(self._timing.first_backoff, self._timing.longest_backoff)
         self._version = ""
         self._failures = 0
         self._silences = 0
-        self._heard_at = time.monotonic()
+        self._last_answer_at = time.monotonic()
         for handler in handlers:
             store.subscribe(handler)
 
     def silent_for(self) -> float:
         """Return the seconds since the last answer of the API server, for health checks."""
-        return time.monotonic() - self._heard_at
+        return time.monotonic() - self._last_answer_at
 
     async def run(self) -> None:
         """List and watch until cancelled, or until the resource is not served."""
         while True:
             began = time.monotonic()
-            outcome = await self._round()
-            self._tell(outcome)
-            lived = time.monotonic() - began
+            outcome = await self._list_or_watch()
+            self._report(outcome)
+            lasted = time.monotonic() - began
             if outcome is Outcome.LISTED:
                 continue
             if outcome is Outcome.MISSING and self._ends_when_missing:
                 return
-            if lived >= self._timing.healthy:
+            if lasted >= self._timing.healthy:
                 self._backoff.reset()
                 if outcome is Outcome.ENDED:
                     continue
             await asyncio.sleep(self._backoff.seconds())
 
-    async def _round(self) -> Outcome:
-        """Run one list, or one watch from the last resource version."""
+    async def _list_or_watch(self) -> Outcome:
+        """Run one list, or one watch from the last resource version. Return its outcome."""
         try:
             if not self._version:
                 await self._list()
                 return Outcome.LISTED
             await self._watch()
         except ApiError as error:
-            return self._failed(error)
+            return self._process_error(error)
         except Exception as error:  # noqa: BLE001 - a new list may succeed
             self._errors.report(ErrorPart.WATCH, error, self.resource)
             self._version = ""
@@ -178,7 +177,7 @@ class Watcher:
             raise ApiError(0, "MalformedResponse", f"the list of {self.resource} has no resource version")
         self.store.finish_listing(listing)
         self._version = version
-        self._heard_at = time.monotonic()
+        self._last_answer_at = time.monotonic()
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -193,10 +192,10 @@ class Watcher:
         )
         async with contextlib.aclosing(events):
             async for event in events:
-                self._take(event)
+                self._process_event(event)
 
-    def _take(self, event: WatchEvent) -> None:
-        self._heard_at = time.monotonic()
+    def _process_event(self, event: WatchEvent) -> None:
+        self._last_answer_at = time.monotonic()
         self._failures = self._silences = 0
         if event.type == "DELETED":
             self.store.remove(event.object)
@@ -205,10 +204,10 @@ class Watcher:
         metadata = event.object.get("metadata")
         version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if isinstance(version, str) and version:
-            self._version = self.store.progressed(version)
+            self._version = self.store.record_progress(version)
 
-    def _failed(self, error: ApiError) -> Outcome:
-        if error.is_gone or _is_from_the_future(error):
+    def _process_error(self, error: ApiError) -> Outcome:
+        if error.is_gone or _is_version_too_large(error):
             log.info("watch expired, listing again", resource=str(self.resource), error=str(error))
             self._version = ""
             return Outcome.EXPIRED
@@ -228,7 +227,7 @@ class Watcher:
         log.info("watch failed, retrying", resource=str(self.resource), error=str(error))
         return Outcome.SILENT if silent else Outcome.FAILED
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _report(self, outcome: Outcome) -> None:
         if self._observe is None:
             return
         with self._errors.contain(ErrorPart.METRICS, self.resource):
@@ -236,13 +235,13 @@ class Watcher:
 
 
 async def _next(pages: AsyncGenerator[Page]) -> Page | None:
-    """Read the next page. Only this call has the priority, not those of the store's handlers."""
+    """Read the next page with the priority of watches, which must not apply to the store's handlers."""
     with call_priority(CallPriority.WATCH):
         return await anext(pages, None)
 
 
-def _is_from_the_future(error: ApiError) -> bool:
-    """Whether the server has not reached our version: it was restored from a backup, or lags behind."""
+def _is_version_too_large(error: ApiError) -> bool:
+    """Whether the server has not reached our version: it was restored from a backup, or is behind."""
     details = error.body.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
     return any(

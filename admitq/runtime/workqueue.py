@@ -28,9 +28,10 @@ class WorkQueue(Generic[KeyT]):
         self._waiting: OrderedDict[KeyT, float] = OrderedDict()
         self._urgent: OrderedDict[KeyT, float] = OrderedDict()
         self._working: set[KeyT] = set()
-        self._again: dict[KeyT, tuple[float, bool]] = {}
-        """Since when keys that are being processed wait for another pass, and whether that is urgent."""
-        self._later: dict[KeyT, float] = {}
+        self._readded: dict[KeyT, tuple[float, bool]] = {}
+        """Keys that were added while a worker processes them: since when, and whether they are urgent."""
+        self._delayed: dict[KeyT, float] = {}
+        """When delayed keys are due."""
         self._heap: list[tuple[float, int, KeyT]] = []
         self._order = itertools.count()
         self._failures: dict[KeyT, int] = {}
@@ -46,7 +47,7 @@ class WorkQueue(Generic[KeyT]):
     @property
     def delayed(self) -> int:
         """How many keys are delayed."""
-        return len(self._later)
+        return len(self._delayed)
 
     @property
     def working(self) -> int:
@@ -55,15 +56,15 @@ class WorkQueue(Generic[KeyT]):
 
     def is_waiting(self, key: KeyT) -> bool:
         """Whether a key is queued without a delay."""
-        return key in self._waiting or key in self._urgent or key in self._again
+        return key in self._waiting or key in self._urgent or key in self._readded
 
     def add(self, key: KeyT, *, urgent: bool = False) -> None:
         """Queue a key; urgent keys come before all others."""
         now = self._clock()
-        self._later.pop(key, None)
+        self._delayed.pop(key, None)
         if key in self._working:
-            since, was_urgent = self._again.get(key, (now, False))
-            self._again[key] = since, urgent or was_urgent
+            since, was_urgent = self._readded.get(key, (now, False))
+            self._readded[key] = since, urgent or was_urgent
         elif key not in self._urgent:
             self._put(key, now, urgent=urgent)
 
@@ -81,9 +82,9 @@ class WorkQueue(Generic[KeyT]):
             self.add(key)
             return
         due = self._clock() + seconds
-        if key in self._waiting or key in self._urgent or self._later.get(key, float("inf")) <= due:
+        if key in self._waiting or key in self._urgent or self._delayed.get(key, float("inf")) <= due:
             return
-        self._later[key] = due
+        self._delayed[key] = due
         heapq.heappush(self._heap, (due, next(self._order), key))
         self._set_timer()
 
@@ -120,7 +121,7 @@ class WorkQueue(Generic[KeyT]):
             except asyncio.CancelledError:
                 getters.pop(getter, None)
                 if getter.done() and not getter.cancelled():
-                    # It was woken for a key that it will not take, so another getter must be woken.
+                    # This getter was woken for a key, but was cancelled. Another getter must take the key.
                     self._wake(urgent=bool(self._urgent))
                 raise
         key, since = (self._urgent or self._waiting).popitem(last=False)
@@ -130,8 +131,8 @@ class WorkQueue(Generic[KeyT]):
     def done(self, key: KeyT) -> None:
         """Report that the processing of a key has ended."""
         self._working.discard(key)
-        if (again := self._again.pop(key, None)) is not None:
-            since, urgent = again
+        if (readded := self._readded.pop(key, None)) is not None:
+            since, urgent = readded
             self._put(key, since, urgent=urgent)
 
     def _wake(self, *, urgent: bool = False) -> None:
@@ -149,8 +150,8 @@ class WorkQueue(Generic[KeyT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # The heap keeps outdated entries of keys that were added, or got an earlier time.
-        while self._heap and self._later.get(self._heap[0][2]) != self._heap[0][0]:
+        # The heap still contains entries of keys that were added meanwhile, or that got an earlier time.
+        while self._heap and self._delayed.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         if self._heap:
             wait = max(0.0, self._heap[0][0] - self._clock())
@@ -161,13 +162,13 @@ class WorkQueue(Generic[KeyT]):
         now = self._clock()
         while self._heap and self._heap[0][0] <= now:
             due, _, key = heapq.heappop(self._heap)
-            if self._later.get(key) == due:
+            if self._delayed.get(key) == due:
                 self.add(key)
         self._set_timer()
 
     def close(self) -> None:
         """Drop all delayed keys, so that no timer outlives the queue."""
-        self._later.clear()
+        self._delayed.clear()
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()

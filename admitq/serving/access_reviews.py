@@ -1,7 +1,7 @@
 """Permissions of users on resources, checked by SubjectAccessReviews of the API server.
 
 Answers are cached, grants longer than refusals. Equal reviews at the same time are one call. Without an
-answer in time a review fails, and the caller must refuse.
+answer in time, a review fails, and the caller must reject the request.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from admitq.serving.authorization import ReviewFailed, Reviews, User
 from admitq.serving.expiring_cache import ExpiringAnswers
 
 GRANTED_SECONDS: Final = 60.0
-"""How long a grant is cached, and so how long it outlives the permission."""
+"""How long a granted permission is cached. A revoked permission remains effective for up to this time."""
 REFUSED_SECONDS: Final = 5.0
 REMEMBERED: Final = 4096
 DEADLINE_SECONDS: Final = 2.0
@@ -54,7 +54,7 @@ class AccessReviews:
     """Checks and caches the permissions of users.
 
     Args:
-        reviews: asks the API server.
+        reviews: creates reviews at the API server.
         clock: monotonic, in seconds.
         deadline: the longest time for one answer, in seconds.
     """
@@ -72,10 +72,10 @@ class AccessReviews:
         self._calls: dict[bytes, asyncio.Task[bool]] = {}
 
     async def may(self, user: User, access: Access) -> bool:
-        """Return whether the user may do this.
+        """Return whether the user has this access.
 
         Raises:
-            ReviewFailed: there was no answer in time, or too many questions are open.
+            ReviewFailed: there was no answer in time, or there are too many concurrent reviews.
         """
         key = _key(user, access)
         known, permitted = self._answers.recall(key)
@@ -88,7 +88,7 @@ class AccessReviews:
             call = asyncio.create_task(self._ask(key, user, access), name=f"may {access}")
             self._calls[key] = call
             call.add_done_callback(lambda done: self._close(key, done))
-        # A caller that is cancelled must not cancel the call of the others.
+        # If one caller is cancelled, the call must continue for the others.
         return await asyncio.shield(call)
 
     def _close(self, key: bytes, call: asyncio.Task[bool]) -> None:
@@ -126,6 +126,6 @@ def _review(user: User, access: Access) -> Mapping[str, Any]:
 
 
 def _key(user: User, access: Access) -> bytes:
-    """A short key, however long the names and groups of a user are; JSON keeps different fields apart."""
+    """Return a short key, even for long names and many groups. JSON separates the fields."""
     identity = (user.name, user.uid, user.groups, user.extra, asdict(access))
     return hashlib.sha256(json.dumps(identity).encode("utf-8", "surrogatepass")).digest()

@@ -1,7 +1,7 @@
 """Authentication and authorization of callers by TokenReviews and SubjectAccessReviews.
 
-Answers are cached, refusals for a shorter time, so that most scrapes cause no call. Reviews of unknown tokens
-are limited in rate, so that callers cannot make this process flood the API server.
+Answers are cached, negative ones for a shorter time, so that most scrapes cause no call. Reviews of unknown
+tokens are limited in rate, so that callers cannot cause a flood of calls to the API server.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from admitq.serving.http import Handler, HttpRequest, HttpResponse, text
 GRANTED_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 5.0
 REMEMBERED: Final = 1024
-QUESTIONS_OF_PEER: Final = (10.0, 20)
+REVIEWS_OF_PEER: Final = (10.0, 20)
 """The reviews that one peer may cause: per second, and in a burst."""
-QUESTIONS_OF_ALL: Final = (50.0, 100)
+REVIEWS_OF_ALL: Final = (50.0, 100)
 """The reviews that all peers together may cause."""
 LONGEST_TOKEN: Final = 16 * 1024
 
@@ -64,7 +64,7 @@ _EXPLANATIONS: Final[Mapping[AuthorizationDecision, str]] = {
     AuthorizationDecision.UNAUTHENTICATED: "a valid bearer token is needed",
     AuthorizationDecision.FORBIDDEN: "the caller has no permission: grant get on this nonResourceURL",
     AuthorizationDecision.TOO_MANY: "too many unknown tokens, try again later",
-    AuthorizationDecision.UNAVAILABLE: "the API server could not be asked, try again",
+    AuthorizationDecision.UNAVAILABLE: "the API server did not answer, try again",
 }
 
 
@@ -92,8 +92,8 @@ class Authorizer:
     """Decides calls by TokenReview and SubjectAccessReview.
 
     Args:
-        reviews: asks the API server.
-        audiences: what tokens must have been issued for; empty for the API server itself.
+        reviews: creates reviews at the API server.
+        audiences: the audiences that tokens must have; empty for that of the API server.
         clock: monotonic, in seconds.
     """
 
@@ -109,7 +109,7 @@ class Authorizer:
         self._users: ExpiringAnswers[User | None] = ExpiringAnswers(clock, REMEMBERED)
         self._permissions: ExpiringAnswers[bool] = ExpiringAnswers(clock, REMEMBERED)
         self._clock = clock
-        self._of_all = _Bucket(*QUESTIONS_OF_ALL, clock)
+        self._of_all = _Bucket(*REVIEWS_OF_ALL, clock)
         self._of_peer: OrderedDict[str, _Bucket] = OrderedDict()
         self._asking: dict[bytes, asyncio.Lock] = {}
 
@@ -120,7 +120,7 @@ class Authorizer:
 
         Args:
             authorization: the header of that name; empty without one.
-            path: what is called, as a nonResourceURL.
+            path: the requested path, as a nonResourceURL.
             verb: the HTTP method in lower case.
             peer: the address of the caller.
         """
@@ -157,7 +157,7 @@ class Authorizer:
         return AuthorizationDecision.ALLOWED if permitted else AuthorizationDecision.FORBIDDEN
 
     def _may_ask(self, peer: str) -> bool:
-        bucket = self._of_peer.pop(peer, None) or _Bucket(*QUESTIONS_OF_PEER, self._clock)
+        bucket = self._of_peer.pop(peer, None) or _Bucket(*REVIEWS_OF_PEER, self._clock)
         self._of_peer[peer] = bucket
         if len(self._of_peer) > REMEMBERED:
             self._of_peer.popitem(last=False)
@@ -225,7 +225,7 @@ def require_authorization(handler: Handler, authorizer: Authorizer) -> Handler:
 
 
 class _Bucket:
-    """A token bucket that refuses instead of waiting."""
+    """A token bucket that rejects instead of waiting."""
 
     def __init__(self, per_second: float, at_once: int, clock: Callable[[], float]) -> None:
         self._per_second = per_second

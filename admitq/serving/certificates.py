@@ -96,7 +96,7 @@ class Authorities:
         return self.active.certificate + upcoming + self.previous
 
 
-def make_authority(now: int, *, name: str, life: int = AUTHORITY_LIFE) -> KeyPair:
+def create_authority(now: int, *, name: str, life: int = AUTHORITY_LIFE) -> KeyPair:
     """Create a self-signed authority.
 
     Args:
@@ -123,7 +123,7 @@ def make_authority(now: int, *, name: str, life: int = AUTHORITY_LIFE) -> KeyPai
     return _pair(certificate, key)
 
 
-def make_leaf(
+def create_leaf(
     authority: KeyPair, now: int, *, names: Iterable[str], name: str, life: int = LEAF_LIFE
 ) -> KeyPair:
     """Create a serving certificate signed by the authority. It never outlives its signer.
@@ -166,8 +166,7 @@ def make_leaf(
 def validity(certificate: bytes) -> Validity:
     """Return when a PEM certificate is valid; of a chain, the first one.
 
-    Raises:
-        InvalidCertificate: it is no certificate.
+    Raises: InvalidCertificate: it is no certificate.
     """
     try:
         loaded = x509.load_pem_x509_certificate(certificate)
@@ -199,9 +198,9 @@ def bundle_contains(bundle: bytes, certificate: bytes) -> bool:
 def next_authority(
     current: Authorities | None, now: int, *, name: str, distributed: bool, overlap: int = OVERLAP
 ) -> Authorities:
-    """Return the authorities as they should be now: the same value if nothing is due.
+    """Return the next state of the authorities, or the same value if no step is due.
 
-    One call takes one step. Repeated calls end in a state in which nothing is due.
+    One call takes one step. Repeated calls end in a state in which no step is due.
 
     Args:
         current: the present authorities; None if there are no usable ones.
@@ -211,7 +210,7 @@ def next_authority(
         overlap: the shortest time that an upcoming authority waits before it signs.
     """
     if current is None:
-        return Authorities(make_authority(now, name=name))
+        return Authorities(create_authority(now, name=name))
     if current.previous and not validity(current.previous).contains(now):
         return replace(current, previous=b"")
     active = validity(current.active.certificate)
@@ -225,9 +224,9 @@ def next_authority(
             return Authorities(upcoming, None, current.active.certificate)
         return current
     if not active.contains(now):
-        return Authorities(make_authority(now, name=name))
+        return Authorities(create_authority(now, name=name))
     if active.is_renewal_due(now):
-        return replace(current, upcoming=make_authority(now, name=name))
+        return replace(current, upcoming=create_authority(now, name=name))
     return current
 
 
@@ -289,7 +288,7 @@ def _load(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
             f"not a certificate authority with its key: {type(error).__name__}"
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        raise InvalidCertificate("the certificate is not of this key")
+        raise InvalidCertificate("the certificate does not belong to this key")
     return certificate, key
 
 

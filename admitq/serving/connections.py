@@ -1,4 +1,4 @@
-"""The open connections of a server, and which one is closed when there are too many."""
+"""The open connections of a server. If there are too many, one of them is closed."""
 
 import enum
 from collections import defaultdict
@@ -16,7 +16,7 @@ class ConnectionPhase(enum.Enum):
     BODY = enum.auto()
     """Waits for the rest of a request's body."""
     IDLE = enum.auto()
-    """Waits for its next request, or its first one, and has sent nothing of it."""
+    """Waits for the first byte of its next request."""
     BUSY = enum.auto()
     """A request is being answered; never closed to make room."""
 
@@ -47,9 +47,9 @@ class Connection:
 class Connections:
     """All connections of a server, capped in total and for each peer.
 
-    At a cap, one connection is closed for a new one: first one with a peer that is late with the rest of a
-    request, then the one that was idle longest, then one with a peer that has just begun to send. So a peer
-    that holds unused connections open cannot block others.
+    At a cap, one connection is closed for a new one: first one whose peer is late with the rest of a request,
+    then the one that was idle longest, then one whose peer has just begun to send. So a peer that holds
+    unused connections open cannot block others.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Liveness and readiness probes over plain HTTP. Alive: the event loop runs. Ready: all checks pass."""
+"""Liveness and readiness probes over plain HTTP.
+
+The process is alive while its event loop runs, and ready if all checks pass.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

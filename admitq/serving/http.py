@@ -16,7 +16,7 @@ class HttpRequest:
         path: decoded, without the query.
         query: the first value of each parameter.
         headers: by lower-case name.
-        body: as it came; never larger than the server's limit.
+        body: the bytes of the body; never more than the server's limit.
         peer: the address of the other end, without its port.
     """
 

@@ -1,7 +1,7 @@
 """Renew a server's certificate, and distribute its authority to every client before the server uses it.
 
-There are two ways. The replicas share an authority of their own in a Secret, or another program such as
-cert-manager renews certificates in files.
+Either the replicas share their own authority in a Secret, or another program such as cert-manager renews
+certificates in files.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ log = logger(__name__)
 PERIOD_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 2.0
 FILES_PERIOD_SECONDS: Final = 2.0
-"""Time between two reads of the files. Clients with a new authority are refused for no longer than this."""
+"""Time between two reads of the files. After a change of the authority, handshakes of clients fail for no
+longer than this."""
 ATTEMPTS: Final = 8
 """How often the Secret is read again after another replica changed it."""
 
@@ -32,14 +33,14 @@ OnExpiry = Callable[[str, int], None]
 
 
 class CertificateApiError(Exception):
-    """The API server refused a call or did not answer."""
+    """The API server rejected a call or did not answer."""
 
 
 class CertificateApi(Protocol):
     """The API calls that rotation needs. All of them raise `CertificateApiError` unless noted."""
 
     async def get_secret(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """Return the Secret; None if there is none."""
+        """Return the Secret; None if it does not exist."""
         ...
 
     async def create_secret(self, secret: Mapping[str, Any]) -> bool:
@@ -51,7 +52,7 @@ class CertificateApi(Protocol):
         ...
 
     async def get_configuration(self, target: "BundleTarget") -> Mapping[str, Any] | None:
-        """Return a webhook configuration or CRD; None if there is none."""
+        """Return a webhook configuration or CRD; None if it does not exist."""
         ...
 
     async def patch_configuration(self, target: "BundleTarget", operations: list[dict[str, Any]]) -> None:
@@ -170,11 +171,11 @@ class ManagedCertificates:
             return ""
         return (
             f": {', '.join(map(str, self._missing))} does not exist: install it, set its name under "
-            "internalCertManagement, or give certificates in webhook.certDir"
+            "internalCertManagement, or put certificates into webhook.certDir"
         )
 
     async def run(self) -> None:
-        """Take steps without end. A failed step is retried soon, with the old certificate in use."""
+        """Take steps until cancelled. A failed step is retried soon, with the old certificate in use."""
         while True:
             try:
                 await self.step()
@@ -214,14 +215,14 @@ class ManagedCertificates:
         for _ in range(ATTEMPTS):
             secret = await self._api.get_secret(namespace, name)
             current = _authority_of(secret)
-            wanted = certificates.next_authority(
+            proposed = certificates.next_authority(
                 current, self._clock(), name=self._name, distributed=distributed, overlap=self._overlap
             )
-            if current is not None and wanted == current:
+            if current is not None and proposed == current:
                 return current
-            if await self._write(secret, wanted):
+            if await self._write(secret, proposed):
                 log.info("certificate authority changed", stored_in=f"{namespace}/{name}")
-                # One step may make the next one due, and its bundle is not distributed yet.
+                # After a step the next one may be due, and the new bundle is not distributed yet.
                 distributed = False
         raise CertificateApiError(
             f"Secret {namespace}/{name} changed {ATTEMPTS} times while it was being written"
@@ -277,7 +278,7 @@ class ManagedCertificates:
             and not certificates.validity(shown).is_renewal_due(now)
         ):
             return
-        leaf = certificates.make_leaf(authority.active, now, names=self._hosts, name=self._name)
+        leaf = certificates.create_leaf(authority.active, now, names=self._hosts, name=self._name)
         self.live.use(leaf)
         log.info("serving certificate renewed")
 
@@ -335,7 +336,7 @@ class FileCertificates:
         return f": {self._trouble}: put tls.crt and tls.key there" if self._trouble else ""
 
     async def run(self) -> None:
-        """Read the files without end. Missing or invalid files are logged, and the server goes on."""
+        """Read the files until cancelled. While they are invalid, the old certificate stays in use."""
         while True:
             try:
                 await self.step()
@@ -369,5 +370,5 @@ class FileCertificates:
         certificate = (self._folder / "tls.crt").read_bytes()
         key = (self._folder / "tls.key").read_bytes()
         authority = self._folder / "ca.crt"
-        # Some issuers leave the file empty.
+        # Some issuers create an empty file.
         return certificate, key, (authority.read_bytes() if authority.exists() else b"") or certificate

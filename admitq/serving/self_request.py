@@ -19,14 +19,14 @@ async def post(
     """Post a JSON body and return the body of the answer.
 
     Args:
-        url: what is called.
+        url: the requested URL.
         body: JSON.
         server_name: the host name that the certificate must have; None if only its CA matters.
         trust: PEM bundle of the trusted CAs.
-        seconds: the longest time for all of it.
+        seconds: the longest time for the whole request.
 
     Raises:
-        NoAnswer: no connection, a certificate that clients would refuse, or another status than 200.
+        NoAnswer: no connection, a certificate that clients would reject, or another status than 200.
     """
     try:
         context = client_context(trust)

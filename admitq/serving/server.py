@@ -1,4 +1,4 @@
-"""An HTTP server in which every wait has a deadline and every held resource a limit.
+"""An HTTP server with a deadline for every wait, and a limit for every resource.
 
 aiohttp parses HTTP. This module adds deadlines for the handshake, the header, the body and the answer, limits
 on connections and on the memory of bodies, and a stop that loses no request.
@@ -46,9 +46,9 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 class ServerLimits:
     """How long a peer may take, in seconds, and how much memory it may use.
 
-    Each request in progress has a connection of its own, and an API server may have 200 of them (its default
-    for mutating requests): the limit for one peer leaves room for that. All connections with their buffers
-    (TLS takes a quarter of a mebibyte each) and all bodies fit into half a gibibyte.
+    Each request in progress has its own connection. An API server may have 200 of them (its default for
+    mutating requests), which is below the limit for one peer. All connections with their buffers (TLS takes a
+    quarter of a mebibyte each) and all bodies fit into half a gibibyte.
 
     Connections may be idle for longer than API servers keep them (90 s), so that the API servers close them.
     """
@@ -96,8 +96,8 @@ class _Protocol(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.drop = cast("asyncio.Transport", transport).abort
         super().connection_made(transport)
-        # Clients also open connections in advance. Closing one during its first request would lose that
-        # request, because clients do not retry it.
+        # Clients also open connections in advance. A connection must not be closed during its first request,
+        # because clients do not retry it.
         self.enter(ConnectionPhase.IDLE)
 
     def data_received(self, data: bytes) -> None:
@@ -133,7 +133,8 @@ class _Protocol(RequestHandler):
         limits = self._server.limits
         seconds = {
             ConnectionPhase.HEADER: limits.header_seconds,
-            # aiohttp closes idle connections with a handshake; this is for peers that do not answer it.
+            # aiohttp closes idle connections with a handshake. This deadline is for peers that do not answer
+            # it.
             ConnectionPhase.IDLE: limits.idle_seconds + 5,
             ConnectionPhase.BODY: limits.request_seconds + 5,
             ConnectionPhase.BUSY: limits.request_seconds + 5,
@@ -270,7 +271,7 @@ class Server:
                     with self._errors.contain(ErrorPart.SERVER):
                         self.dropped("out_of_resources")
                         self.connections.make_room()
-                # The error may last: without a pause the loop would spin.
+                # Without a pause, the loop would be busy while the error lasts.
                 await asyncio.sleep(0.05)
                 continue
             peer = _peer(address)
@@ -320,7 +321,8 @@ class Server:
                 lambda: _Protocol(self, manager, connection), accepted, **options
             )
         except OSError:
-            # Port scanners, and peers that do not trust the certificate or hang up: counted, not logged.
+            # Failed handshakes of port scanners, or of peers that do not trust the certificate, are counted
+            # and not logged.
             self.dropped("handshake")
             self.released(connection)
 
@@ -358,19 +360,19 @@ class Server:
 
     async def _respond(self, request: BaseRequest) -> tuple[HttpResponse, bool]:
         """Read the body and answer; return the answer and whether the connection may be used again."""
-        held = _Held()
+        held_bytes = _Held()
         try:
-            body = await self._read(request, held)
+            body = await self._read(request, held_bytes)
             cast("_Protocol", request.protocol).enter(ConnectionPhase.BUSY)
             return await self._handle(request, body), True
         except _BodyRefused as refused:
             self.dropped(f"body_{refused.response.status}")
             return refused.response, False
         finally:
-            self.held_bytes -= held.size
+            self.held_bytes -= held_bytes.size
 
     async def _handle(self, request: BaseRequest, body: bytes) -> HttpResponse:
-        asked = HttpRequest(
+        received = HttpRequest(
             method=request.method,
             path=request.path,
             query=dict(request.query),
@@ -380,20 +382,20 @@ class Server:
         )
         try:
             async with asyncio.timeout(self.limits.answer_seconds):
-                return await self._handler(asked)
+                return await self._handler(received)
         except TimeoutError:
-            log.error("handler exceeded deadline", path=asked.path)  # noqa: TRY400 - no bug to trace
+            log.error("handler exceeded deadline", path=received.path)  # noqa: TRY400 - no bug to trace
             return text(504, "no answer in time, try again")
         except Exception as error:  # noqa: BLE001 a failing request must not end the connection of others
-            self._errors.report(ErrorPart.SERVER, error, asked.path)
+            self._errors.report(ErrorPart.SERVER, error, received.path)
             return text(500, "internal error, see the log of the server")
 
-    async def _read(self, request: BaseRequest, held: "_Held") -> bytes:
+    async def _read(self, request: BaseRequest, held_bytes: "_Held") -> bytes:
         too_large = f"the body is larger than {self.limits.body_bytes} bytes"
         if (request.content_length or 0) > self.limits.body_bytes:
             raise _BodyRefused(413, too_large)
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise _BodyRefused(415, "compressed bodies are not taken: send it as it is")
+            raise _BodyRefused(415, "compressed bodies are not supported: send it uncompressed")
         if not request.body_exists:
             return b""
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
@@ -403,9 +405,9 @@ class Server:
             async with asyncio.timeout(self.limits.body_seconds):
                 while chunk := await request.content.readany():
                     chunks.append(chunk)
-                    held.size += len(chunk)
+                    held_bytes.size += len(chunk)
                     self.held_bytes += len(chunk)
-                    if held.size > self.limits.body_bytes:
+                    if held_bytes.size > self.limits.body_bytes:
                         raise _BodyRefused(413, too_large)
                     if self.held_bytes > self.limits.bodies_bytes:
                         raise _BodyRefused(503, "too many bodies at once, try again")

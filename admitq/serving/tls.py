@@ -80,8 +80,8 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return a context for a server, without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.minimum]
-    wanted = settings.cipher_suites or STRONG_CIPHER_SUITES
-    if older := [CIPHER_SUITES[name] for name in wanted if name in CIPHER_SUITES]:
+    suites = settings.cipher_suites or STRONG_CIPHER_SUITES
+    if older := [CIPHER_SUITES[name] for name in suites if name in CIPHER_SUITES]:
         context.set_ciphers(":".join(older))
     else:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -138,7 +138,8 @@ class LiveCertificate:
         if pair == self._pair:
             return False
         validity(pair.certificate)
-        # A failed load may leave half a pair behind. So a trial context loads the pair first.
+        # A failed load may leave only the certificate or the key loaded. So another context loads the pair
+        # first.
         _load(server_context(self._settings), pair)
         _load(self.context, pair)
         self._pair = pair
@@ -159,7 +160,7 @@ def _refuse_password() -> str:
 
 @contextmanager
 def _file_in_memory(content: bytes) -> Generator[str]:
-    """Offer bytes under a path without writing a key to disk, because the ssl module reads only files."""
+    """Return a path from which the ssl module can read the bytes, without writing a key to disk."""
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, content)

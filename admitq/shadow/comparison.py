@@ -2,7 +2,7 @@
 
 One ``AdmissionState`` observes the cluster and decides as if it were in charge. A decision that was not
 observed yet is *expected*: it counts like a reservation that is being written. Cycles run after every
-observation, so that the core has an opinion about each state of the cluster.
+observation, so that the core decides in each state of the cluster.
 
 Rules of this file
 
@@ -55,7 +55,7 @@ from admitq.shadow.findings import (
 from admitq.shadow.recent_changes import RecentChanges
 
 _MAX_EVALUATED_AT_ONCE: Final = 5
-"""How many actions may await their conclusion before new ones are only queued.
+"""The maximum number of actions that await their evaluation. Further actions are queued.
 
 A manager that always decides differently must not stop the shadow from keeping up."""
 
@@ -110,7 +110,8 @@ class _Expected:
 
     def victims_of(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
         """Return the workloads that are to be preempted for a workload."""
-        return tuple(sorted(one.key for one in self.preemptions.values() if one.preemptor == key))
+        preemptions = self.preemptions.values()
+        return tuple(sorted(preempt.key for preempt in preemptions if preempt.preemptor == key))
 
     def has(self, key: ObjectKey, action: ManagerAction) -> bool:
         """Whether the action was expected."""
@@ -132,9 +133,9 @@ class _UnexplainedAction:
     cluster_queue: str
 
 
-def is_same(one: Admission, other: Admission) -> bool:
+def is_same(first: Admission, other: Admission) -> bool:
     """Whether two reservations give the same pods the same flavors, and so have the same usage."""
-    return _choice(one) == _choice(other)
+    return _choice(first) == _choice(other)
 
 
 def _choice(admission: Admission) -> object:
@@ -220,11 +221,11 @@ class Shadow:
         """Take over the observations of another shadow, which is not used afterwards.
 
         What was reported is not reported again, and expectations keep their age. Actions that await their
-        conclusion are dropped, since the state that they were decided from is unknown.
+        evaluation are dropped, since the state before them is unknown.
         """
         self._state.replace_with(other.state)
         workloads = other._workloads  # noqa: SLF001 - of the same class
-        kept = {
+        continued = {
             "_state": self._state,
             "_since": self._since,
             "_reported": {
@@ -233,7 +234,7 @@ class Shadow:
             "_findings": self._findings,
             "_is_following": self._is_following,
         }
-        vars(self).update({**vars(other), **kept})
+        vars(self).update({**vars(other), **continued})
 
     def follow(self, now: Instant) -> None:
         """Start the comparison, after all existing objects were observed.
@@ -270,8 +271,8 @@ class Shadow:
         if self._is_following:
             self._decide(now)
 
-    def look(self, now: Instant) -> None:
-        """Conclude what is due: one action a call, since that takes long in a large cluster.
+    def evaluate_due(self, now: Instant) -> None:
+        """Evaluate what is due: one action a call, because an evaluation takes long in a large cluster.
 
         Raises:
             ComparisonFailed: the core failed.
@@ -284,10 +285,9 @@ class Shadow:
             self._report_left_waiting(now)
 
     def _drop_old_records(self, now: Instant) -> None:
-        """Drop records older than the leeway and than the first action that awaits its conclusion.
+        """Drop records that are older than the leeway and than the first action that awaits its evaluation.
 
-        A conclusion may be late, since each waits for the one before. The state that the action was decided
-        from must still be known then.
+        An evaluation may be late, since each waits for the one before. It needs the state before the action.
         """
         horizon = now - self._leeway
         if self._unexplained:
@@ -300,10 +300,10 @@ class Shadow:
             del self._arrivals[first[0]]
         self._recent.forget(horizon)
 
-    def next_look(self, now: Instant) -> Instant | None:
-        """Return the earliest instant at which something may be due; None if that takes an event."""
+    def next_evaluation(self, now: Instant) -> Instant | None:
+        """Return the earliest instant at which an evaluation may be due; None if it needs an event."""
         unreported = (at + self._patience for key, at in self._since.items() if key not in self._reported)
-        suspected = (one.at + self._leeway for one in self._unexplained)
+        suspected = (action.at + self._leeway for action in self._unexplained)
         times = [*unreported, *suspected]
         if (woken := self._state.next_wakeup(now)) is not None:
             times.append(woken)
@@ -311,8 +311,8 @@ class Shadow:
 
     def findings(self) -> list[Finding]:
         """Return the findings since the last call."""
-        found, self._findings = self._findings, []
-        return found
+        findings, self._findings = self._findings, []
+        return findings
 
     # --- observations -----------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ class Shadow:
         if not self._is_following:
             return
         self._expected.add(self._state, now)
-        preemptors = {one.preemptor for one in self._expected.preemptions.values()}
+        preemptors = {preemption.preemptor for preemption in self._expected.preemptions.values()}
         waited_for = {*self._expected.reservations, *preemptors}
         self._since = {key: self._since.get(key, now) for key in sorted(waited_for)}
 
@@ -374,12 +374,12 @@ class Shadow:
         if not (expected.reservations or expected.preemptions):
             return
         self._dropped.append((now, expected))
-        for one in expected.reservations.values():
-            with _failing(self._state, "ReservationDiscarded", one.key):
-                self._state.observe(happened.ReservationDiscarded(one.key, one.uid), now=now)
-        for one in expected.preemptions.values():
-            with _failing(self._state, "PreemptionFailed", one.key):
-                self._state.observe(happened.PreemptionFailed(one.key, one.uid), now=now)
+        for reservation in expected.reservations.values():
+            with _failing(self._state, "ReservationDiscarded", reservation.key):
+                self._state.observe(happened.ReservationDiscarded(reservation.key, reservation.uid), now=now)
+        for preemption in expected.preemptions.values():
+            with _failing(self._state, "PreemptionFailed", preemption.key):
+                self._state.observe(happened.PreemptionFailed(preemption.key, preemption.uid), now=now)
 
     # --- evaluation of actions --------------------------------------------------------------------
 
@@ -451,7 +451,7 @@ class Shadow:
         These are: none, those of workloads, all others, all; and what the manager in charge did itself, since
         it decides several actions at once, and they are observed one after the other.
         """
-        done = (one for one in self._done.values() if one.workload.key not in subjects)
+        actions = (event for event in self._done.values() if event.workload.key not in subjects)
         workloads: list[Event] = []
         others: list[Event] = []
         for event in self._recent.undoing():
@@ -459,7 +459,7 @@ class Shadow:
                 others.append(event)
             elif event.workload.key not in subjects:
                 workloads.append(event)
-        return list(dict.fromkeys([(), tuple(done), tuple(workloads), tuple(others), (*workloads, *others)]))
+        return list(dict.fromkeys([(), (*actions,), tuple(workloads), tuple(others), (*workloads, *others)]))
 
     def _absences(
         self, key: ObjectKey, action: ManagerAction, state: AdmissionState
@@ -474,7 +474,7 @@ class Shadow:
             # The heads of other queues show when they get quota. A preemption is for one workload alone.
             own = state.queries.cluster_queue_of(subject)
             pending = state.queries.pending_workloads()
-            elsewhere = {one.workload for one in pending if one.cluster_queue != own}
+            elsewhere = {waiting.workload for waiting in pending if waiting.cluster_queue != own}
             absences.append(frozenset(reported | arrived | elsewhere - subjects))
         return list(dict.fromkeys(absences))
 
@@ -520,7 +520,7 @@ class Shadow:
         A newly started manager evaluates all workloads. A manager that has run for longer need not. A
         workload that found no victims is not retried because others reserved quota since, although it could
         preempt those now: a reservation is no event that retries (semantics, Events that retry inadmissible
-        workloads). Until the next such event, not to preempt may be right.
+        workloads). So until the next such event, it may be correct not to preempt.
 
         The shadow runs cycles after each observation, so it may evaluate a workload once the others hold
         quota. A manager that observed several changes at once may have evaluated it in the cycle of those
@@ -572,9 +572,9 @@ class Shadow:
             obstacle=None if refusal is not None else self._obstacle(key, now),
             phase=state.queries.workload_phase(key),
             instead=tuple(
-                one.key
-                for one in expected.reservations.values()
-                if one.key != key and one.admission.cluster_queue == queue
+                reservation.key
+                for reservation in expected.reservations.values()
+                if reservation.key != key and reservation.admission.cluster_queue == queue
             ),
             behind=None if behind == key else behind,
         )
@@ -597,4 +597,4 @@ def _subject(workloads: Mapping[ObjectKey, Workload], key: ObjectKey, action: Ma
     """Return the workload that explains the action: of a preempted workload, its preemptor."""
     if isinstance(action, Reserved) or not action.preemptor_uid:
         return key
-    return next((each.key for each in workloads.values() if each.uid == action.preemptor_uid), key)
+    return next((other.key for other in workloads.values() if other.uid == action.preemptor_uid), key)

@@ -45,7 +45,7 @@ class Preempted:
     """The manager in charge preempted a workload: the preemptor, if known, and the eviction's message."""
 
     preemptor_uid: str = ""
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ ManagerAction = Reserved | Preempted
 
 
 class Obstacle(StrEnum):
-    """Why a workload waits for which there is no refusal."""
+    """Why a workload without a refusal waits."""
 
     NO_LOCAL_QUEUE = "NoLocalQueue"
     LOCAL_QUEUE_STOPPED = "LocalQueueStopped"

@@ -13,7 +13,7 @@ OBSTACLES: Final[Mapping[Obstacle, str]] = {
     Obstacle.NO_LOCAL_QUEUE: "its LocalQueue does not exist",
     Obstacle.LOCAL_QUEUE_STOPPED: "its LocalQueue is stopped",
     Obstacle.NO_CLUSTER_QUEUE: "its ClusterQueue does not exist",
-    Obstacle.BACKOFF: "it may not be tried again yet",
+    Obstacle.BACKOFF: "its backoff has not ended",
     Obstacle.TURN: "it is not its turn",
 }
 """The texts of obstacles."""
@@ -48,7 +48,7 @@ def explain(opinion: Opinion) -> str:
         return "it fits"
     if opinion.phase is not None and opinion.phase is not Phase.PENDING:
         return PHASES[opinion.phase]
-    behind = f"; {opinion.behind} holds up the queue" if opinion.behind is not None else ""
+    behind = f"; {opinion.behind} blocks the queue" if opinion.behind is not None else ""
     if opinion.refusal is not None:
         return f"{pending_condition(opinion.refusal).message}{behind}{others}"
     return f"{OBSTACLES[opinion.obstacle or Obstacle.TURN]}{behind}{others}"
@@ -58,8 +58,8 @@ def _in_charge(disagreement: Disagreement) -> str:
     match disagreement.in_charge:
         case Reserved(admission):
             return f"reserved quota ({format_assignment(admission)})"
-        case Preempted(_, said):
-            return f"preempted it ({said})" if said else "preempted it"
+        case Preempted(_, message):
+            return f"preempted it ({message})" if message else "preempted it"
         case StillWaiting(nanoseconds):
             return f"has left it waiting for {nanoseconds / SECOND:g}s"
 

@@ -52,7 +52,7 @@ def _object_of(event: Event) -> tuple[_Object, Event | None]:
         ):
             return (type(event).__name__.removesuffix("Deleted"), name), None
         case _:
-            raise TypeError(f"{type(event).__name__} is no event of an object")
+            raise TypeError(f"{type(event).__name__} is not an event of an object")
 
 
 @dataclass(slots=True)

@@ -37,15 +37,15 @@ def store(document: Document, names: Names, old: Document | None = None) -> Docu
         old: the stored object that an update replaces.
 
     Raises:
-        InputError: the API server would refuse the object; with every field that is wrong.
+        InputError: the API server would reject the object. The error has every invalid field.
     """
-    # A status of its own is ignored in creates and updates of an object.
-    given = {name: value for name, value in document.value.items() if name != "status"}
-    version = str(given["apiVersion"]).rpartition("/")[2]
-    schema = _schema(str(given["kind"]), names.group, version)
-    _refuse(document, find_problems(given, schema))
-    complete: dict[str, Any] = apply_defaults(given, schema)
-    # The CEL library takes long to import, which is wasted on objects that are refused before.
+    # As in the API server, creates and updates of an object ignore its status.
+    fields = {name: value for name, value in document.value.items() if name != "status"}
+    version = str(fields["apiVersion"]).rpartition("/")[2]
+    schema = _schema(str(fields["kind"]), names.group, version)
+    _refuse(document, find_problems(fields, schema))
+    complete: dict[str, Any] = apply_defaults(fields, schema)
+    # Imported here because the CEL library takes long to import, and invalid objects do not need it.
     from admitq.simulator.cel_rules import broken_rules  # noqa: PLC0415
 
     before = None if old is None else _in_version(old.value, version, names)
@@ -56,30 +56,30 @@ def store(document: Document, names: Names, old: Document | None = None) -> Docu
 def _in_version(obj: Mapping[str, Any], version: str, names: Names) -> Mapping[str, Any]:
     if obj.get("apiVersion") == f"{names.group}/{version}":
         return obj
-    from admitq_api.v1beta1.conversion import convert  # noqa: PLC0415 few have objects of that version
+    from admitq_api.v1beta1.conversion import convert  # noqa: PLC0415 needed only for objects of that version
 
     return convert(obj, version, names)
 
 
 def _refuse(document: Document, problems: Iterable[FieldProblem]) -> None:
     kind, name = document.value.get("kind"), document.value["metadata"].get("name", "")
-    found = [
+    object_problems = [
         replace(document.problem(path, remedy), object=f"{kind} {name}".rstrip()) for path, remedy in problems
     ]
-    if found:
-        raise InputError(found)
+    if object_problems:
+        raise InputError(object_problems)
 
 
 @lru_cache(maxsize=64)
 def _schema(kind: str, group: str, version: str) -> Schema:
-    """The schema of a kind in a version. Every object is checked against it, so it is made once."""
+    """Return the schema of a kind in a version. It is created once, for the checks of all objects."""
     model: type[ApiKind] = getattr(import_module(f"admitq_api.kinds.{_MODULES[kind]}"), kind)
     names = names_for(group)
     schema: Schema = fill_in_group(create_schema(model), group)
     if version == names.version:
         return schema
     from admitq_api.v1beta1.differences import list_differences  # noqa: PLC0415
-    from admitq_api.v1beta1.schemas import create_older_version  # noqa: PLC0415 few have objects of that version
+    from admitq_api.v1beta1.schemas import create_older_version  # noqa: PLC0415 needed only for objects of that version
 
     stored = {"name": names.version, "schema": {"openAPIV3Schema": schema}}
     older = create_older_version(stored, list_differences(names)[kind], version)

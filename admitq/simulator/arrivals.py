@@ -13,20 +13,22 @@ def times(arrivals: Iterable[Arrivals], chance: random.Random) -> Iterator[Nanos
     if not every:
         return iter((0,))
     # Each kind of arrivals has its own random numbers, so that the order of draws has no effect.
-    return heapq.merge(*(_times(one, random.Random(chance.getrandbits(64))) for one in every))  # noqa: S311 not a secret
+    return heapq.merge(*(_times(arrival, random.Random(chance.getrandbits(64))) for arrival in every))  # noqa: S311 not a secret
 
 
 def expected(arrivals: Iterable[Arrivals]) -> int | None:
     """Return the number of arrivals; None if it depends on random numbers or on the end of the run."""
     total, empty = 0, True
-    for one in arrivals:
+    for arrival in arrivals:
         empty = False
-        if one.fixed is not None:
-            total += one.fixed.count
-        elif one.at is not None:
-            total += len(one.at)
-        elif one.poisson is not None and one.poisson.count is not None and one.poisson.end is None:
-            total += one.poisson.count
+        if arrival.fixed is not None:
+            total += arrival.fixed.count
+        elif arrival.at is not None:
+            total += len(arrival.at)
+        elif (
+            arrival.poisson is not None and arrival.poisson.count is not None and arrival.poisson.end is None
+        ):
+            total += arrival.poisson.count
         else:
             return None
     return 1 if empty else total

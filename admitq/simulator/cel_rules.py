@@ -32,11 +32,11 @@ def _broken(value: Any, schema: Schema, old: Any, path: FieldPath) -> Iterator[F
         if compares and old is None:
             continue
         try:
-            kept = program.execute(_context(value, old if compares else None))
+            holds = program.execute(_context(value, old if compares else None))
         except (ValueError, TypeError, RuntimeError) as error:
             yield FieldProblem(path, f"{rule['message']} (the rule cannot be evaluated: {error})")
             continue
-        if not kept:
+        if not holds:
             yield FieldProblem((*path, *_relative_path(rule)), rule["message"])
     if isinstance(value, dict):
         properties: Mapping[str, Schema] = schema.get("properties", {})
@@ -46,7 +46,7 @@ def _broken(value: Any, schema: Schema, old: Any, path: FieldPath) -> Iterator[F
             yield from _broken(inner, properties.get(name, other), before.get(name), (*path, name))
     elif isinstance(value, list):
         items: Schema = schema.get("items", {})
-        # Only lists with keys tell which item of the old list became which item of the new one.
+        # Only items of lists with keys can be matched with their old values.
         keyed = schema.get("x-kubernetes-list-type") == "map" and isinstance(old, list)
         before = {item_key(item, schema): item for item in cast("list[Any]", old)} if keyed else {}
         for index, item in enumerate(cast("list[Any]", value)):

@@ -29,14 +29,14 @@ _MAX_PANELS: Final = 6
 _MAX_LINES: Final = 7
 """With more ClusterQueues, LocalQueues or classes than this, a chart shows sums."""
 _MAX_POINTS: Final = 400
-"""Points of a distribution curve: more cannot be seen."""
+"""The maximum number of points of a distribution curve: more would not be visible."""
 
 _PALETTE: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#6b5b00", "#4d4d4d")
-"""Colours of lines, in their order. They differ for every kind of colour vision."""
+"""The colours of lines, in order. People with any kind of colour vision can tell them apart."""
 _OWN, _BORROWED, _QUOTA = "#3b7dd8", "#f2a25c", "#1f2328"
 
 _CONFIG: Final[Specification] = {
-    # The renderer contains the first font, so that texts have the same width on every machine.
+    # The renderer contains the first font. So texts have the same width on every machine.
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
     "background": "white",
     "title": {"anchor": "start", "frame": "group", "fontSize": 15, "offset": 12},
@@ -59,7 +59,7 @@ _CONFIG: Final[Specification] = {
         "title": None,
     },
     "header": {"labelAnchor": "start", "labelFontSize": 12.5, "labelFontWeight": "bold", "title": None},
-    # A chart has one description; a label for each of its hundreds of steps would hide it.
+    # For screen readers, a chart has one description, and no label for each of its hundreds of steps.
     "mark": {"aria": False},
     "view": {"stroke": None},
 }
@@ -91,10 +91,10 @@ _DURATION_LABEL: Final = (
 
 def charts(simulation: Simulation) -> dict[str, Specification]:
     """Return all charts of a run that has ended, by file name without suffix."""
-    found = {"queue-depth": queue_depth_chart(simulation), "waits": waits_chart(simulation)}
+    charts_by_name = {"queue-depth": queue_depth_chart(simulation), "waits": waits_chart(simulation)}
     for pair in sorted(simulation.measures.uses):
-        found[f"use-{pair.flavor}-{pair.resource.replace('/', '-')}"] = use_chart(simulation, pair)
-    return found
+        charts_by_name[f"use-{pair.flavor}-{pair.resource.replace('/', '-')}"] = use_chart(simulation, pair)
+    return charts_by_name
 
 
 def _chart(title: str, description: str, **parts: Any) -> Specification:
@@ -118,7 +118,7 @@ class _TimeAxis(NamedTuple):
     unit: str
     unit_seconds: int
     starts: list[float]
-    """The start of each bucket of the run's courses, in the unit."""
+    """The start of each time bucket, in the unit."""
 
     @property
     def length(self) -> float:
@@ -138,7 +138,7 @@ class _TimeAxis(NamedTuple):
 
 def _time_axis(simulation: Simulation) -> _TimeAxis:
     measures = simulation.measures
-    end = max(1, simulation.now if simulation.workloads.courses else measures.last_end)
+    end = max(1, simulation.now if simulation.workloads.unfinished else measures.last_end)
     measures.grid.reach(end - 1)
     width = measures.grid.width
     unit, unit_seconds = next(
@@ -149,10 +149,10 @@ def _time_axis(simulation: Simulation) -> _TimeAxis:
 
 
 def _values(level: Level | None, axis: _TimeAxis, resource: str = "") -> list[float]:
-    """The values of a level in each bucket, in the resource's own unit."""
+    """Return the values of a level in each bucket, in the resource's own unit."""
     if level is None:
         return [0.0] * len(axis.starts)
-    return [natural(resource, value) for value in level.course(axis.end)]
+    return [natural(resource, value) for value in level.bucket_means(axis.end)]
 
 
 def _sum(levels: Iterable[Level], axis: _TimeAxis, resource: str = "") -> list[float]:
@@ -163,12 +163,12 @@ def _sum(levels: Iterable[Level], axis: _TimeAxis, resource: str = "") -> list[f
 
 
 def _rounded(value: float) -> float:
-    """The value with six significant digits, which is finer than a chart can show."""
+    """Return the value with six significant digits, which is more than a chart can show."""
     return round(value, 6 - ceil(log10(abs(value)))) if value else 0.0
 
 
 def _steps(axis: _TimeAxis, *columns: Sequence[float]) -> Iterator[tuple[float, ...]]:
-    """Rows of a time and a value of each column, without the rows that repeat the row before them."""
+    """Return rows of a time and a value for each column, without rows that are equal to the row before."""
     last: tuple[float, ...] = ()
     for time, *values in zip(axis.starts, *columns, strict=True):
         row = tuple(map(_rounded, values))
@@ -224,7 +224,7 @@ def use_chart(simulation: Simulation, pair: FlavorResource) -> Specification:
 
 
 def _use_layers(panels: Sequence[_Panel], axis: _TimeAxis, y_title: str) -> Iterator[Specification]:
-    """The layers of a use chart; a layer without anything to show is left out, also of the legend."""
+    """Return the layers of a use chart. Empty layers are omitted, also from the legend."""
     x = axis.encoding()
     y = {"type": "quantitative", "title": y_title, "axis": {"tickCount": 4}}
     areas: list[tuple[str, str, Specification]] = []
@@ -253,7 +253,7 @@ def _use_layers(panels: Sequence[_Panel], axis: _TimeAxis, y_title: str) -> Iter
 
 
 def _panels(measures: Measures, pair: FlavorResource, axis: _TimeAxis) -> list[_Panel]:
-    """One panel for each ClusterQueue that uses the resource or has quota, or one panel for their sum."""
+    """Return a panel for each ClusterQueue that uses or has quota of the resource, or one for their sum."""
     meters = [
         meter for _, meter in sorted(measures.queues.items()) if pair in meter.uses or pair in meter.quotas
     ]
@@ -279,7 +279,7 @@ def _panels(measures: Measures, pair: FlavorResource, axis: _TimeAxis) -> list[_
 
 
 def _amount_unit(resource: str, peak: float) -> tuple[str, float]:
-    """The unit of an axis and how much of the resource's own unit it is."""
+    """Return the unit of an axis, and its size in the resource's own unit."""
     if resource == "cpu":
         return "cores", 1
     if not is_bytes(resource):
@@ -342,7 +342,7 @@ def _line_colour(field: str, names: Iterable[str]) -> Specification:
 
 
 def _depths(measures: Measures, axis: _TimeAxis) -> Iterator[tuple[str, list[float]]]:
-    """A line for each ClusterQueue; with many, the sum and the three with the longest queues."""
+    """Return a line for each ClusterQueue; for many, for their sum and for the three longest queues."""
     meters = [meter for _, meter in sorted(measures.queues.items())]
     if len(meters) > _MAX_LINES:
         yield f"{len(meters)} ClusterQueues together", _sum((meter.waiting for meter in meters), axis)
@@ -399,7 +399,7 @@ def waits_chart(simulation: Simulation) -> Specification:
 
 
 def _groups(measures: Measures) -> dict[str, list[int]]:
-    """Sorted waits by class; by LocalQueue if there is only one class."""
+    """Return sorted waits by class, or by LocalQueue if there is only one class."""
 
     def sorted_waits(passages: Mapping[str, WorkloadCounts]) -> dict[str, list[int]]:
         return {name: sorted(passage.waits) for name, passage in passages.items()}
@@ -412,7 +412,10 @@ def _groups(measures: Measures) -> dict[str, list[int]]:
 
 
 def _duration_range(groups: Mapping[str, Sequence[int]]) -> tuple[float, float]:
-    """The ends of the axis in seconds: a tick that no wait exceeds, and 1 s or a thousandth of that tick."""
+    """Return the ends of the axis in seconds.
+
+    The upper end is a tick that no wait exceeds. The lower end is 1 s, or a thousandth of the upper end.
+    """
     longest = max((waits[-1] for waits in groups.values() if waits), default=0) / SECOND
     high = next((tick for tick in _DURATION_TICKS if 1 < tick >= longest), _DURATION_TICKS[-1])
     low = max(tick for tick in _DURATION_TICKS if tick <= max(0.001, min(1.0, high / 1000)))
@@ -420,7 +423,7 @@ def _duration_range(groups: Mapping[str, Sequence[int]]) -> tuple[float, float]:
 
 
 def _distribution(waits: Sequence[int], low: float, high: float) -> Iterator[tuple[float, float]]:
-    """Points of a cumulative distribution: no more than can be seen, from the low to the high end."""
+    """Return the visible points of a cumulative distribution, from the low to the high end."""
     if not waits:
         return
     count = len(waits)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from admitq.core.model import SECOND, Instant
-from admitq.simulator.course import START
 from admitq.simulator.schema import Nanoseconds
+from admitq.simulator.simulated_workload import START
 
 Action = Callable[[Any, int], None]
 """A function of a subject and of the epoch for which it was scheduled."""

@@ -10,7 +10,7 @@ import orjson
 import yaml
 
 FieldPath = tuple[str | int, ...]
-"""Keys of mappings and indexes of lists, from the outside in."""
+"""Keys of mappings and indexes of lists, from the root to the field."""
 
 _STEP: Final = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
@@ -28,9 +28,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where.
+    """A problem of the input, with its place.
 
-    The field is empty if the problem is the file as a whole; the object is empty if the file has only one.
+    The field is empty if the problem is about the whole file. The object is empty if the file has only one.
     """
 
     place: Place
@@ -58,7 +58,7 @@ class Document:
     value: Mapping[str, Any]
     node: yaml.Node
     base: FieldPath = ()
-    """The path of the object in the document of the file, such as an item of a List."""
+    """The path of this object in the YAML document that contains it, such as that of an item in a List."""
 
     def place(self, path: Sequence[str | int] = ()) -> Place:
         """Return the place of a field, or of the innermost existing field around it."""
@@ -73,7 +73,7 @@ class Document:
         return InputError([self.problem(path, remedy)])
 
     def within(self, path: FieldPath, value: Mapping[str, Any]) -> "Document":
-        """Return the part of the document at a path, with another value, as a document."""
+        """Return a document for a part of this document: its path, with another value."""
         return Document(self.file, value, _inner(self.node, path), (*self.base, *path))
 
 
@@ -163,7 +163,7 @@ def _plain(value: Any, node: yaml.Node, shown: str) -> Any:
         return orjson.loads(orjson.dumps(value))
     except TypeError as error:
         place = Place(shown, node.start_mark.line + 1)
-        raise InputError([Problem(place, "", f"JSON cannot hold what is in it: {error}")]) from None
+        raise InputError([Problem(place, "", f"has a value that JSON does not support: {error}")]) from None
 
 
 def without_nulls(value: Any) -> Any:
@@ -197,30 +197,30 @@ def _step(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
 def _line(node: yaml.Node, path: Sequence[str | int]) -> int:
     line: int = node.start_mark.line
     for step in path:
-        found = _step(node, step)
-        if found is None:
+        step_found = _step(node, step)
+        if step_found is None:
             break
-        line, node = found
+        line, node = step_found
     return line + 1
 
 
 def _inner(node: yaml.Node, path: Sequence[str | int]) -> yaml.Node:
     for step in path:
-        found = _step(node, step)
-        if found is None:
+        step_found = _step(node, step)
+        if step_found is None:
             break
-        node = found[1]
+        node = step_found[1]
     return node
 
 
 def _refuse_repeated_keys(node: yaml.Node, shown: str) -> None:
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for key, value in _pairs(node):
         if isinstance(key.value, str) and key.value != "<<":
-            if key.value in seen:
+            if key.value in earlier:
                 place = Place(shown, key.start_mark.line + 1)
-                raise InputError([Problem(place, key.value, "is given twice: remove one")])
-            seen.add(key.value)
+                raise InputError([Problem(place, key.value, "occurs twice: remove one")])
+            earlier.add(key.value)
         _refuse_repeated_keys(value, shown)
     if isinstance(node, yaml.SequenceNode):
         for item in cast("list[yaml.Node]", node.value):

@@ -40,11 +40,11 @@ def read_files(paths: Sequence[Path]) -> Files:
     Raises:
         InputError: a file is invalid; the problems have file, line and field.
     """
-    documents = [(path, one) for path in paths for one in read_file(path, str(path))]
-    scenarios = [(path, one) for path, one in documents if one.value.get("kind") == KIND]
+    documents = [(path, document) for path in paths for document in read_file(path, str(path))]
+    scenarios = [(path, document) for path, document in documents if document.value.get("kind") == KIND]
     if not scenarios:
         shown = str(paths[0]) if paths else ""
-        remedy = f"no document of kind {KIND} in any of the files: add one, it tells what arrives and when"
+        remedy = f"no document of kind {KIND} in any of the files: add one, which defines the workloads"
         raise InputError([Problem(Place(shown), "", remedy)])
     if len(scenarios) > 1:
         first = scenarios[0][1].place()
@@ -53,16 +53,16 @@ def read_files(paths: Sequence[Path]) -> Files:
     names = _scenario_names(document)
     scenario, spec = _scenario(document)
     files = Files(names, scenario, spec, _name(document, path), path.parent)
-    for _, one in documents:
-        _sort_in(files, one)
+    for _, manifest in documents:
+        _sort_in(files, manifest)
     for index, name in enumerate(scenario.manifests):
         inner = files.folder / name
         if not inner.exists():
             raise spec.error(("manifests", index), f"{inner} does not exist")
-        for one in read_file(inner, str(inner)):
-            if one.value.get("kind") == KIND:
-                raise one.error(("kind",), f"a {KIND} cannot be among the manifests of another")
-            _sort_in(files, one)
+        for manifest in read_file(inner, str(inner)):
+            if manifest.value.get("kind") == KIND:
+                raise manifest.error(("kind",), f"a {KIND} cannot be a manifest of another Scenario")
+            _sort_in(files, manifest)
     files.manifests.extend(_repeated(spec, scenario.repeat))
     files.names = _manifest_names(files)
     return files
@@ -80,7 +80,7 @@ def _sort_in(files: Files, document: Document) -> None:
 
 
 def _scenario_names(scenario: Document) -> Names:
-    """The names of the API group that the scenario is written for."""
+    """Return the names of the API group that the scenario is written for."""
     api_version = scenario.value.get("apiVersion")
     for group in GROUPS:
         names = names_for(group)
@@ -90,7 +90,7 @@ def _scenario_names(scenario: Document) -> Names:
 
 
 def _manifest_names(files: Files) -> Names:
-    """The names of the API group of the manifests, which may be another one than the scenario's."""
+    """Return the names of the API group of the manifests. It can differ from that of the scenario."""
     for document in files.manifests:
         group = str(document.value.get("apiVersion", "")).rpartition("/")[0]
         if group in GROUPS:
@@ -107,7 +107,7 @@ def _name(document: Document, path: Path) -> str:
 def _scenario(document: Document) -> tuple[Scenario, Document]:
     for key in document.value:
         if key not in {"apiVersion", "kind", "metadata", "spec"}:
-            raise document.error((key,), "unknown field: what belongs to the scenario stands under spec")
+            raise document.error((key,), "unknown field: fields of the scenario belong under spec")
     spec: Any = document.value.get("spec")
     if not isinstance(spec, Mapping):
         raise document.error(("spec",), "is required")
@@ -147,5 +147,5 @@ def _written(value: Any, counters: Mapping[str, str], part: Document) -> Any:
 
 def _counter(name: str, counters: Mapping[str, str], part: Document) -> str:
     if name not in counters:
-        raise part.error((), f"${{{name}}} is no counter of this repetition: use {', '.join(counters)}")
+        raise part.error((), f"${{{name}}} is not a counter of this repetition: use {', '.join(counters)}")
     return counters[name]

@@ -1,8 +1,8 @@
 """The manifests of a run: check them, store them by name, and convert them to events of the core.
 
-Objects go through the functions that the manager uses: the kinds of ``admitq_api``, ``translate`` through
-``observations``, and ``job_workloads``. What is only of interest on a cluster (Deployments, say) is left out
-and counted.
+Objects are read by the functions that the manager uses: the kinds of ``admitq_api``,
+``translate.observations``, and ``job_workloads``. Objects that a simulation does not need, such as
+Deployments, are ignored and counted.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from admitq_api.labels import GROUPS, Names
 from admitq_api.stored_fields import MalformedField
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
-"""The label by which the API server tells every namespace's name."""
+"""The label with the name of a namespace, which the API server sets."""
 
 _OBSERVED: Final[Mapping[str, tuple[str, str]]] = {
     "ResourceFlavor": ("resourceflavors", ""),
@@ -35,7 +35,7 @@ _OBSERVED: Final[Mapping[str, tuple[str, str]]] = {
     "LimitRange": ("limitranges", "default"),
     "RuntimeClass": ("runtimeclasses", ""),
 }
-"""The kinds that the core observes, their plural, and the namespace of one that names none."""
+"""The kinds that the core observes, with their plural and their default namespace."""
 
 _FOREIGN: Final = frozenset({("", "Namespace"), ("", "LimitRange"), ("node.k8s.io", "RuntimeClass")})
 _CLASSES: Final = {"WorkloadPriorityClass": "", "PriorityClass": "scheduling.k8s.io"}
@@ -63,11 +63,11 @@ class Manifests:
 
     def __init__(self, names: Names, how: ReadOptions, custom: Iterable[Integration] = ()) -> None:
         self.names = names
-        self._kinds = {one.gvk: one for one in (*load_integrations(), *custom)}
+        self._kinds = {integration.gvk: integration for integration in (*load_integrations(), *custom)}
         self._observations = observations(names, how)
         self._objects: dict[ObjectId, Document] = {}
         self._given: dict[ObjectId, Document] = {}
-        """The same as they were given, which patches are applied to."""
+        """The objects as in the files. Patches are applied to these."""
         self._followed: set[ObjectId] = set()
         self.left_out: Counter[str] = Counter()
         """Numbers of objects that a simulation ignores, by kind."""
@@ -88,7 +88,7 @@ class Manifests:
             return None
         if name in self._objects:
             first = self._objects[name].place()
-            raise document.error(("metadata", "name"), f"{name} is there already, at {first}")
+            raise document.error(("metadata", "name"), f"{name} exists already, at {first}")
         self._given[name] = document
         self._objects[name] = document = self._stored(document)
         if _followed_kind(document) is not None:
@@ -102,7 +102,8 @@ class Manifests:
         if group in GROUPS:
             if group != self.names.group:
                 raise document.error(
-                    ("apiVersion",), f"write {self.names.api_version}: all objects are of one group"
+                    ("apiVersion",),
+                    f"write {self.names.api_version}: all objects must have one API group",
                 )
             if kind not in _OBSERVED and kind not in _CLASSES and kind != "Workload":
                 return None
@@ -116,7 +117,7 @@ class Manifests:
             if integration is not None and (
                 integration.serving is not None or integration.lifecycle.is_ignored(document.value)
             ):
-                # Serving workloads never end, so that a run could not end either.
+                # A run could not end, because serving workloads never end.
                 return None
         namespace = "" if kind in _CLASSES else _OBSERVED.get(kind, ("", "default"))[1]
         if (other := find_referenced_kind(group, version, kind)) is not None and not other.namespaced:
@@ -128,7 +129,7 @@ class Manifests:
         return ObjectId(kind, namespace, name)
 
     def _stored(self, document: Document, old: Document | None = None) -> Document:
-        """The object as the API server stores it; objects of other groups are taken as they are."""
+        """Return the object as the API server stores it. Objects of other groups are returned unchanged."""
         group = str(document.value["apiVersion"]).rpartition("/")[0]
         return store(document, self.names, old) if group == self.names.group else document
 
@@ -178,7 +179,7 @@ class Manifests:
     # --- events of the core ---------------------------------------------------------------------
 
     def observed(self) -> list[Event]:
-        """Return the events of all objects at the start, also of namespaces without manifest."""
+        """Return the events of all objects at the start. Namespaces without a manifest are included."""
         named = (*self.of_kind("LocalQueue"), *self.workloads(), *self.of_kind("LimitRange"))
         for name, document in named:
             self._imply_namespace(name.namespace, document)
@@ -221,13 +222,13 @@ class Manifests:
         return event
 
     def remove(self, name: ObjectId, document: Document) -> Event:
-        """Delete an object during the run, as a part of the scenario requests."""
+        """Delete an object during the run. ``document`` is the part of the scenario that requests it."""
         known = self._known(name, document)
-        found = self._objects.pop(known, None)
-        if found is None:
+        removed = self._objects.pop(known, None)
+        if removed is None:
             raise document.error(("name",), f"there is no {name}")
         self._given.pop(known, None)
-        return self.deleted(name, found)
+        return self.deleted(name, removed)
 
     def patched(self, name: ObjectId, patch: Mapping[str, Any], document: Document) -> Event:
         """Apply a JSON merge patch to an object during the run.
@@ -235,11 +236,13 @@ class Manifests:
         Raises:
             InputError: the object does not exist, or the result is invalid.
         """
-        found = self._given.get(self._known(name, document))
-        if found is None:
+        original = self._given.get(self._known(name, document))
+        if original is None:
             raise document.error(("name",), f"there is no {name}")
         # A problem of the result has the line of its field in the patch, if the patch contains the field.
-        part = document.within(("patch",), cast("Mapping[str, Any]", apply_merge_patch(found.value, patch)))
+        part = document.within(
+            ("patch",), cast("Mapping[str, Any]", apply_merge_patch(original.value, patch))
+        )
         return self.replace(part)
 
     def _known(self, name: ObjectId, document: Document) -> ObjectId:
@@ -268,10 +271,10 @@ def _remedy_for_kind() -> str:
 
 
 def _text(document: Document, path: FieldPath) -> str:
-    found = value_at(document.value, path)
-    if not isinstance(found, str) or not found:
+    value = value_at(document.value, path)
+    if not isinstance(value, str) or not value:
         raise document.error(path, "is required")
-    return found
+    return value
 
 
 def _as_stored(name: ObjectId, value: JsonObject) -> JsonObject:

@@ -15,9 +15,9 @@ from admitq.core.events import Event
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
 from admitq.core.model import ClusterQueue, Cohort, ObjectKey, ResourceGroup
-from admitq.simulator.course import SimulatedWorkload
 from admitq.simulator.schema import Nanoseconds
 from admitq.simulator.series import Grid, Level
+from admitq.simulator.simulated_workload import SimulatedWorkload
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +28,7 @@ class WorkloadCounts:
     finished: int = 0
     failed: int = 0
     waits: "array[int]" = field(default_factory=lambda: array("q"))
-    """The time from submission to the first admission, for all admitted workloads."""
+    """The times from submission to the first admission, of all admitted workloads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,20 +101,20 @@ def _set_levels(
 
 @dataclass(slots=True, eq=False)
 class MakespanBound:
-    """The lower bound of the makespan: the work that arrives after any instant, by the total quota."""
+    """A lower bound of the makespan: of all instants, the maximum of the later work divided by the quota."""
 
     submitted: "array[int]" = field(default_factory=lambda: array("q"))
     work: "dict[str, array[float]]" = field(default_factory=dict[str, "array[float]"])
     earliest_end: Nanoseconds = 0
     """The end of the last workload if every workload started at its submission."""
 
-    def add(self, course: SimulatedWorkload, unit: Iterable[tuple[str, float]]) -> None:
+    def add(self, simulated: SimulatedWorkload, unit: Iterable[tuple[str, float]]) -> None:
         """Add a workload that ended."""
-        work = course.work
+        work = simulated.work
         count = len(self.submitted)
-        self.submitted.append(course.submitted)
-        shortest = max(work.longest, work.done // max(1, course.running.parallel))
-        self.earliest_end = max(self.earliest_end, course.submitted + shortest)
+        self.submitted.append(simulated.submitted)
+        shortest = max(work.longest, work.done // max(1, simulated.running.parallel))
+        self.earliest_end = max(self.earliest_end, simulated.submitted + shortest)
         for resource, amount in unit:
             column = self.work.get(resource)
             if column is None:
@@ -216,61 +216,63 @@ class Measures:
 
     # --- workloads --------------------------------------------------------------------------------
 
-    def passages(self, course: SimulatedWorkload) -> tuple[WorkloadCounts, WorkloadCounts, WorkloadCounts]:
+    def counts_of(
+        self, simulated: SimulatedWorkload
+    ) -> tuple[WorkloadCounts, WorkloadCounts, WorkloadCounts]:
         """Return the counts that include the workload."""
-        by_class = self.by_class.get(course.source.name)
+        by_class = self.by_class.get(simulated.source.name)
         if by_class is None:
-            by_class = self.by_class[course.source.name] = WorkloadCounts()
-        key = course.local_queue
+            by_class = self.by_class[simulated.source.name] = WorkloadCounts()
+        key = simulated.local_queue
         by_queue = self.by_queue.get(key)
         if by_queue is None:
             by_queue = self.by_queue[key] = WorkloadCounts()
         return self.all, by_class, by_queue
 
-    def submitted(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
+    def submitted(self, simulated: SimulatedWorkload, now: Nanoseconds) -> None:
         """Count a submitted workload."""
         if self.first_submission is None:
             self.first_submission = now
-        for passage in self.passages(course):
-            passage.submitted += 1
-        self.waits(course, now)
+        for counts in self.counts_of(simulated):
+            counts.submitted += 1
+        self.waits(simulated, now)
 
-    def waits(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
+    def waits(self, simulated: SimulatedWorkload, now: Nanoseconds) -> None:
         """Count a workload as waiting."""
-        course.waits_in = self.routes.get(course.local_queue, "")
-        meter = self.queues.get(course.waits_in)
+        simulated.waits_in = self.routes.get(simulated.local_queue, "")
+        meter = self.queues.get(simulated.waits_in)
         if meter is not None:
             meter.waiting.change(1, now)
 
-    def waits_no_more(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
+    def stopped_waiting(self, simulated: SimulatedWorkload, now: Nanoseconds) -> None:
         """Stop counting a workload as waiting."""
-        meter = self.queues.get(course.waits_in)
+        meter = self.queues.get(simulated.waits_in)
         if meter is not None:
             meter.waiting.change(-1, now)
-        course.waits_in = ""
+        simulated.waits_in = ""
 
-    def admitted(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
+    def admitted(self, simulated: SimulatedWorkload, now: Nanoseconds) -> None:
         """Record the wait of a workload at its first admission."""
-        course.admitted_at = now
-        for passage in self.passages(course):
-            passage.waits.append(now - course.submitted)
+        simulated.admitted_at = now
+        for counts in self.counts_of(simulated):
+            counts.waits.append(now - simulated.submitted)
 
-    def holds(self, course: SimulatedWorkload, usage: Usage, now: Nanoseconds) -> None:
+    def usage_changed(self, simulated: SimulatedWorkload, usage: Usage, now: Nanoseconds) -> None:
         """Replace the usage of a workload."""
-        if usage == course.holds:
+        if usage == simulated.holds:
             return
-        admission = course.workload.admission
-        held_in = course.holds_in
+        admission = simulated.workload.admission
+        held_in = simulated.holds_in
         if usage and admission is not None:
-            course.holds_in = admission.cluster_queue
-        changes = {pair: -amount for pair, amount in course.holds}
-        if course.holds_in != held_in:
+            simulated.holds_in = admission.cluster_queue
+        changes = {pair: -amount for pair, amount in simulated.holds}
+        if simulated.holds_in != held_in:
             self._use(held_in, changes, now)
             changes = {}
         for pair, amount in usage:
             changes[pair] = changes.get(pair, 0) + amount
-        self._use(course.holds_in, changes, now)
-        course.holds = usage
+        self._use(simulated.holds_in, changes, now)
+        simulated.holds = usage
 
     def _use(self, queue: str, changes: Mapping[FlavorResource, int], now: Nanoseconds) -> None:
         meter = self.queues.get(queue)
@@ -285,7 +287,7 @@ class Measures:
 
     def preempted(
         self,
-        course: SimulatedWorkload,
+        simulated: SimulatedWorkload,
         reason: PreemptionReason,
         by: str,
         lost: int,
@@ -294,28 +296,28 @@ class Measures:
         self.preemptions[reason] += 1
         if by in self.queues:
             self.queues[by].preempting += 1
-        meter = self.queues.get(course.holds_in)
+        meter = self.queues.get(simulated.holds_in)
         if meter is not None:
             meter.preempted += 1
-            for resource, amount in course.unit():
+            for resource, amount in simulated.unit():
                 meter.lost[resource] += round(amount * lost)
 
-    def killed_one(self, course: SimulatedWorkload, lost: int) -> None:
+    def workload_killed(self, simulated: SimulatedWorkload, lost: int) -> None:
         """Count a failed workload and its lost work."""
         self.killed += 1
-        for resource, amount in course.unit():
+        for resource, amount in simulated.unit():
             self.lost[resource] += round(amount * lost)
 
-    def ended(self, course: SimulatedWorkload, now: Nanoseconds, *, success: bool) -> None:
+    def ended(self, simulated: SimulatedWorkload, now: Nanoseconds, *, success: bool) -> None:
         """Count a workload that ended."""
         self.last_end = now
-        for passage in self.passages(course):
+        for counts in self.counts_of(simulated):
             if success:
-                passage.finished += 1
+                counts.finished += 1
             else:
-                passage.failed += 1
+                counts.failed += 1
         if success:
-            unit = course.unit()
-            self.lower.add(course, unit)
+            unit = simulated.unit()
+            self.lower.add(simulated, unit)
             for resource, amount in unit:
-                self.useful[resource] += round(amount * course.work.done)
+                self.useful[resource] += round(amount * simulated.work.done)

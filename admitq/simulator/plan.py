@@ -110,7 +110,8 @@ def read(
     files = read_files(paths)
     scenario = files.scenario
     chosen = seed if seed is not None else scenario.seed
-    # The only input from outside the files. The report contains the seed, so that the run can be repeated.
+    # This random seed is the only input that is not in the files. The report contains it, so that the run can
+    # be repeated.
     drawn = chosen if chosen is not None else random.SystemRandom().randrange(2**31)
     settings, how, custom = _configured(files)
     manifests = Manifests(files.names, how, custom)
@@ -157,7 +158,7 @@ def _configured(files: Files) -> tuple[CoreSettings, ReadOptions, tuple[Integrat
     except ConfigurationError as error:
         raise InputError(_configuration_problem(document, line) for line in error.problems) from None
     if configuration.api_group != names.group:
-        raise document.error(("apiGroup",), f"write {names.group}, which the scenario is written for")
+        raise document.error(("apiGroup",), f"write {names.group}, which the scenario uses")
     return (
         configured_core_settings(configuration, gates),
         configured_read_options(configuration, gates),
@@ -211,12 +212,12 @@ class _Reader:
         """Return the sources of classes for each of their queues, of traces, and of manifests."""
         sources: list[WorkloadSource] = []
         referred: set[ObjectId] = set()
-        for index, one in enumerate(self._scenario.workloads):
-            if one.template is not None:
-                referred.add(_id_of(one.template))
-            sources.extend(self._class(one, ("workloads", index)))
-        for index, one in enumerate(self._scenario.traces):
-            sources.append(self._trace(one, ("traces", index)))
+        for index, workload_class in enumerate(self._scenario.workloads):
+            if workload_class.template is not None:
+                referred.add(_id_of(workload_class.template))
+            sources.extend(self._class(workload_class, ("workloads", index)))
+        for index, trace in enumerate(self._scenario.traces):
+            sources.append(self._trace(trace, ("traces", index)))
         for name, document in self.manifests.workloads():
             if name not in referred:
                 sources.append(self._manifest(name, document))
@@ -227,7 +228,7 @@ class _Reader:
         return sources
 
     def changes(self) -> list[tuple[Nanoseconds, Event]]:
-        """Return the events of the changes in the order of time. Each follows from the one before."""
+        """Return the events of the changes, in the order of time. Each includes all earlier changes."""
         ordered = sorted(enumerate(self._scenario.changes), key=lambda pair: pair[1].at)
         return [(change.at, self._change(index)) for index, change in ordered]
 
@@ -248,76 +249,83 @@ class _Reader:
 
     # --- classes ----------------------------------------------------------------------------------
 
-    def _class(self, one: WorkloadClass, path: FieldPath) -> Iterator[WorkloadSource]:
-        run_time = one.run_time or self._scenario.run_time
+    def _class(self, workload_class: WorkloadClass, path: FieldPath) -> Iterator[WorkloadSource]:
+        run_time = workload_class.run_time or self._scenario.run_time
         if run_time is None:
             raise self._spec.error(path, "runTime is required, here or for the whole scenario")
-        queues = self._queues_of(one, path)
+        queues = self._queues_of(workload_class, path)
         for queue in queues:
-            template = self._template(one, queue, path)
-            prefix = one.name if len(queues) == 1 else f"{one.name}-{queue.namespace}-{queue.name}"
+            template = self._template(workload_class, queue, path)
+            prefix = (
+                workload_class.name
+                if len(queues) == 1
+                else f"{workload_class.name}-{queue.namespace}-{queue.name}"
+            )
             chances = [
                 create_random_stream(self.seed, prefix, purpose)
                 for purpose in ("arrivals", "run times", "course")
             ]
             yield self._source(
-                one.name,
+                workload_class.name,
                 prefix,
-                _of_class(arrivals.times(one.arrivals, chances[0]), template, run_time, chances[1]),
-                arrivals.expected(one.arrivals),
-                one,
+                _of_class(
+                    arrivals.times(workload_class.arrivals, chances[0]), template, run_time, chances[1]
+                ),
+                arrivals.expected(workload_class.arrivals),
+                workload_class,
                 chances[2],
             )
 
-    def _queues_of(self, one: WorkloadClass, path: FieldPath) -> list[ObjectKey]:
-        if one.queue is None:
-            document = self._referred(one, path)
+    def _queues_of(self, workload_class: WorkloadClass, path: FieldPath) -> list[ObjectKey]:
+        if workload_class.queue is None:
+            document = self._referred(workload_class, path)
             namespace = document.value["metadata"].get("namespace", "default")
             workload = self._translation.template(
                 with_value(document.value, ("metadata", "namespace"), namespace), document.error
             ).workload
             return [self._known(ObjectKey(namespace, workload.queue_name), document, ("metadata", "labels"))]
-        pattern = one.queue if "/" in one.queue else f"default/{one.queue}"
-        found = [queue for queue in self._queues if fnmatchcase(str(queue), pattern)]
-        if not found:
+        pattern = workload_class.queue if "/" in workload_class.queue else f"default/{workload_class.queue}"
+        matching = [queue for queue in self._queues if fnmatchcase(str(queue), pattern)]
+        if not matching:
             known = ", ".join(map(str, self._queues[:8])) or "none"
             raise self._spec.error(
-                (*path, "queue"), f"{one.queue}: no such LocalQueue among the manifests, which have {known}"
+                (*path, "queue"),
+                f"{workload_class.queue}: no such LocalQueue in the manifests, which have {known}",
             )
-        return found
+        return matching
 
     def _known(self, queue: ObjectKey, document: Document, path: FieldPath) -> ObjectKey:
         if queue not in self._queues:
             raise document.error(path, f"LocalQueue {queue} is not among the manifests")
         return queue
 
-    def _referred(self, one: WorkloadClass, path: FieldPath) -> Document:
-        assert one.template is not None  # noqa: S101 only asked for classes with one
-        found = self.manifests.get(_id_of(one.template))
-        if found is None:
+    def _referred(self, workload_class: WorkloadClass, path: FieldPath) -> Document:
+        assert workload_class.template is not None  # noqa: S101 called only for classes with a template
+        document = self.manifests.get(_id_of(workload_class.template))
+        if document is None:
             raise self._spec.error(
-                (*path, "template"), f"there is no {_id_of(one.template)} in the manifests"
+                (*path, "template"), f"there is no {_id_of(workload_class.template)} in the manifests"
             )
-        return found
+        return document
 
-    def _template(self, one: WorkloadClass, queue: ObjectKey, path: FieldPath) -> Template:
-        if one.template is None:
+    def _template(self, workload_class: WorkloadClass, queue: ObjectKey, path: FieldPath) -> Template:
+        if workload_class.template is None:
             job = job_manifest(
                 self.files.names,
                 queue,
-                name=one.name,
-                pods=one.pods or 1,
-                requests=(one.requests or {}).items(),
-                priority_class=one.priority_class or "",
-                min_pods=one.min_pods,
+                name=workload_class.name,
+                pods=workload_class.pods or 1,
+                requests=(workload_class.requests or {}).items(),
+                priority_class=workload_class.priority_class or "",
+                min_pods=workload_class.min_pods,
             )
 
             def blame(inner: FieldPath, remedy: str) -> Exception:
                 return self._spec.error((*path, *_in_class(inner)), remedy)
 
             return self._translation.template(job, blame)
-        document = self._referred(one, path)
-        job = _placed(document.value, queue, one.priority_class, self.files.names)
+        document = self._referred(workload_class, path)
+        job = _placed(document.value, queue, workload_class.priority_class, self.files.names)
         return self._translation.template(job, document.error)
 
     def _manifest(self, name: ObjectId, document: Document) -> WorkloadSource:
@@ -325,7 +333,7 @@ class _Reader:
         if run_time is None:
             raise document.error(
                 (),
-                f"{name}: its run time is not said: set runTime of the scenario, or refer to it in workloads",
+                f"{name}: its run time is not set: set runTime of the scenario, or refer to it in workloads",
             )
         obj = with_value(document.value, ("metadata", "namespace"), name.namespace)
         template = self._translation.template(obj, document.error)
@@ -367,7 +375,7 @@ class _Reader:
         file = self.files.folder / trace.file
         recorded = read_trace(trace, file, str(file))
         if not recorded.rows:
-            raise self._spec.error((*path, "file"), f"{file} has no job that ever ran")
+            raise self._spec.error((*path, "file"), f"{file} has no job that ran")
         if recorded.left_out:
             self.manifests.left_out[f"jobs of {trace.file} that never ran"] += recorded.left_out
         # Every row is translated before the run, so that unknown queues are reported before it.
@@ -418,7 +426,7 @@ def _id_of(reference: Reference) -> ObjectId:
 
 
 def _in_class(path: FieldPath) -> FieldPath:
-    """Return the field of a class that sets a field of its Job."""
+    """Return the field of a class that determines a field of its Job."""
     if "requests" in path:
         return path[path.index("requests") :]
     return ("priorityClass",) if "labels" in path else ()
@@ -464,9 +472,9 @@ class _RowTemplates:
 
     def of(self, row: Row) -> Template:
         """Return the template of a row."""
-        found = self._known.get(row.shape)
-        if found is None:
+        template = self._known.get(row.shape)
+        if template is None:
             namespace, _, name = row.shape.queue.rpartition("/")
             queue = ObjectKey(namespace or "default", name)
-            found = self._known[row.shape] = self.reader.row_template(row, queue, self.trace, self.shown)
-        return found
+            template = self._known[row.shape] = self.reader.row_template(row, queue, self.trace, self.shown)
+        return template

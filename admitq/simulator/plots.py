@@ -19,9 +19,9 @@ _VEGA_LITE: Final = "6.4"
 def render_svg(chart: Specification) -> str:
     """Render a chart as SVG, with its title and description for screen readers."""
     svg = vl_convert.vegalite_to_svg({**chart}, vl_version=_VEGA_LITE, allowed_base_urls=[])
-    opening, root_end, rest = svg.partition(">")
+    opening, root_end, content = svg.partition(">")
     described = f"<title>{escape(chart['title'])}</title><desc>{escape(chart['description'])}</desc>"
-    return f'{opening} role="img"{root_end}{described}{rest}\n'
+    return f'{opening} role="img"{root_end}{described}{content}\n'
 
 
 def plots(simulation: Simulation) -> dict[str, str]:

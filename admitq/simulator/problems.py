@@ -13,15 +13,15 @@ from admitq.simulator.documents import Document, FieldPath, Problem
 
 def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
     """Return one problem for each wrong field."""
-    found: dict[FieldPath, Problem] = {}
+    problems: dict[FieldPath, Problem] = {}
     for details in error.errors(include_url=False):
         path = _path(document.value, details)
-        found.setdefault(path, document.problem(path, _remedy(details, path, model)))
-    return list(found.values())
+        problems.setdefault(path, document.problem(path, _remedy(details, path, model)))
+    return list(problems.values())
 
 
 def _path(value: Any, details: ErrorDetails) -> FieldPath:
-    """Return the steps of a location that are fields of the document, without members of unions."""
+    """Return the path in the document of pydantic's location, which also contains names of union members."""
     steps: list[str | int] = []
     last = len(details["loc"]) - 1
     for index, step in enumerate(details["loc"]):
@@ -65,13 +65,13 @@ def unknown_field(name: str, known: list[str]) -> str:
 def aliases(model: type[BaseModel]) -> list[str]:
     """Return the names of all fields of a model and of its inner models, as in the file."""
     names: dict[str, None] = {}
-    waiting, seen = [model], {model}
+    waiting, visited = [model], {model}
     while waiting:
         for name, field in waiting.pop().model_fields.items():
             names[field.alias or name] = None
             for inner in _models(field.annotation):
-                if inner not in seen:
-                    seen.add(inner)
+                if inner not in visited:
+                    visited.add(inner)
                     waiting.append(inner)
     return list(names)
 
@@ -79,4 +79,4 @@ def aliases(model: type[BaseModel]) -> list[str]:
 def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for one in getattr(annotation, "__args__", ()) for model in _models(one)]
+    return [model for argument in getattr(annotation, "__args__", ()) for model in _models(argument)]

@@ -16,10 +16,10 @@ import orjson
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import SECOND, ClusterQueue, ObjectKey
 from admitq.core.refusals import Refusal
-from admitq.simulator.course import SimulatedWorkload
 from admitq.simulator.measures import Measures, QueueMeter, WorkloadCounts
 from admitq.simulator.run import Ending, Simulation
 from admitq.simulator.series import Level
+from admitq.simulator.simulated_workload import SimulatedWorkload
 from admitq.translate import messages
 
 _WAITING_SHOWN: Final = 20
@@ -184,31 +184,31 @@ class Report:
             "makespanToBound": self.ratio,
             "jain": {"use": self.jain.use, "waits": self.jain.waits},
             "waits": _waits_dict(self.all.waits),
-            "localQueues": [_fared_dict(one) for one in self.queues],
-            "classes": [_fared_dict(one) for one in self.classes],
-            "flavors": [_use_dict(one) for one in self.flavors],
+            "localQueues": [_fared_dict(figures) for figures in self.queues],
+            "classes": [_fared_dict(figures) for figures in self.classes],
+            "flavors": [_use_dict(use) for use in self.flavors],
             "clusterQueues": [
                 {
-                    "name": one.cluster_queue,
-                    "cohort": one.cohort,
-                    **_use_dict(one.use),
-                    "borrowedMean": one.borrowed_mean,
-                    "borrowedPeak": one.borrowed_peak,
-                    "borrowedShare": one.borrowed_share,
+                    "name": use.cluster_queue,
+                    "cohort": use.cohort,
+                    **_use_dict(use.use),
+                    "borrowedMean": use.borrowed_mean,
+                    "borrowedPeak": use.borrowed_peak,
+                    "borrowedShare": use.borrowed_share,
                 }
-                for one in self.cluster_queues
+                for use in self.cluster_queues
             ],
             "preemptions": {
                 "total": sum(self.preemptions.by_reason.values()),
                 "byReason": dict(self.preemptions.by_reason),
                 "clusterQueues": [
                     {
-                        "name": one.cluster_queue,
-                        "preempted": one.preempted,
-                        "preempting": one.preempting,
-                        "lost": dict(one.lost),
+                        "name": counts.cluster_queue,
+                        "preempted": counts.preempted,
+                        "preempting": counts.preempting,
+                        "lost": dict(counts.lost),
                     }
-                    for one in self.preemptions.cluster_queues
+                    for counts in self.preemptions.cluster_queues
                 ],
                 "lost": dict(self.preemptions.lost),
                 "lostShare": self.preemptions.lost_share,
@@ -216,14 +216,14 @@ class Report:
             "kills": {"total": self.kills.total, "lost": dict(self.kills.lost)},
             "leftWaiting": [
                 {
-                    "workload": one.workload,
-                    "localQueue": one.local_queue,
-                    "clusterQueue": one.cluster_queue,
-                    "since": one.since,
-                    "reason": one.reason,
-                    "message": one.message,
+                    "workload": workload.workload,
+                    "localQueue": workload.local_queue,
+                    "clusterQueue": workload.cluster_queue,
+                    "since": workload.since,
+                    "reason": workload.reason,
+                    "message": workload.message,
                 }
-                for one in self.left_waiting
+                for workload in self.left_waiting
             ],
             "leftOut": dict(self.left_out),
         }
@@ -233,14 +233,14 @@ def _waits_dict(waits: Waits) -> dict[str, float | None]:
     return {"mean": waits.mean, "p50": waits.p50, "p90": waits.p90, "p99": waits.p99, "max": waits.most}
 
 
-def _fared_dict(one: WorkloadFigures) -> dict[str, Any]:
+def _fared_dict(figures: WorkloadFigures) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "submitted": one.submitted,
-        "admitted": one.admitted,
-        "finished": one.finished,
-        "failed": one.failed,
-        "waits": _waits_dict(one.waits),
+        "name": figures.name,
+        "submitted": figures.submitted,
+        "admitted": figures.admitted,
+        "finished": figures.finished,
+        "failed": figures.failed,
+        "waits": _waits_dict(figures.waits),
     }
 
 
@@ -262,10 +262,10 @@ def report(simulation: Simulation) -> Report:
     """Return the report of a run that has ended."""
     plan, measures, now = simulation.plan, simulation.measures, simulation.now
     ending = simulation.ending or Ending.UNTIL
-    courses = list(simulation.workloads.courses.values())
-    waiting = [course for course in courses if course.workload.admission is None]
+    unfinished = list(simulation.workloads.unfinished.values())
+    waiting = [simulated for simulated in unfinished if simulated.workload.admission is None]
     begin = measures.first_submission or 0
-    # A run that ended by itself ends with its last workload, not with the last change of the scenario.
+    # Unless the end was given, the run ends with its last workload, not with the last change of the scenario.
     end = max(measures.last_end, begin) if ending is Ending.FINISHED else now
     capacity = {resource: float(amount) for resource, amount in measures.capacity.items()}
     finished = ending is Ending.FINISHED and not measures.all.failed and measures.all.finished > 0
@@ -276,7 +276,7 @@ def report(simulation: Simulation) -> Report:
         ending=ending,
         seconds=_seconds(end),
         all=_fared("all", measures.all),
-        running=len(courses) - len(waiting),
+        running=len(unfinished) - len(waiting),
         waiting=len(waiting),
         makespan=_seconds(measures.last_end - begin) if ending is Ending.FINISHED else None,
         bound=_seconds(measures.lower.bound(capacity) - begin)
@@ -284,7 +284,7 @@ def report(simulation: Simulation) -> Report:
         else None,
         jain=Fairness(_jain_of_use(measures, end), _jain_of_waits(measures)),
         queues=tuple(_fared(str(key), measures.by_queue[key]) for key in sorted(measures.by_queue)),
-        classes=tuple(_fared(name, one) for name, one in measures.by_class.items()),
+        classes=tuple(_fared(name, counts) for name, counts in measures.by_class.items()),
         flavors=tuple(_flavor_use(measures, pair, end) for pair in sorted(measures.quotas)),
         cluster_queues=tuple(
             _queue_use(meter, pair, end)
@@ -293,7 +293,7 @@ def report(simulation: Simulation) -> Report:
         ),
         preemptions=_preemptions(measures),
         kills=Kills(measures.killed, _work(measures.lost)),
-        left_waiting=tuple(_left(simulation, course) for course in islice(waiting, _WAITING_SHOWN)),
+        left_waiting=tuple(_left(simulation, simulated) for simulated in islice(waiting, _WAITING_SHOWN)),
         left_out=dict(plan.left_out),
     )
 
@@ -424,7 +424,7 @@ def _jain_of_use(measures: Measures, end: int) -> float | None:
     with waiting workloads count, because others get all that they request.
     """
     capacity = measures.capacity
-    courses: list[tuple[list[float], list[float]]] = []
+    queues: list[tuple[list[float], list[float]]] = []
     for meter in measures.queues.values():
         weight = float(_weight(meter.spec))
         if not weight or not meter.waiting.peak:
@@ -433,17 +433,17 @@ def _jain_of_use(measures: Measures, end: int) -> float | None:
         for pair, level in meter.uses.items():
             there = capacity.get(pair.resource)
             if there:
-                course = [value / there / weight for value in level.course(end)]
+                means = [value / there / weight for value in level.bucket_means(end)]
                 known = shares.get(pair.resource)
                 shares[pair.resource] = (
-                    course if known is None else [a + b for a, b in zip(known, course, strict=True)]
+                    means if known is None else [a + b for a, b in zip(known, means, strict=True)]
                 )
-        waiting = meter.waiting.course(end)
+        waiting = meter.waiting.bucket_means(end)
         dominant = [max(values) for values in zip(*shares.values(), strict=True)] or [0.0] * len(waiting)
-        courses.append((waiting, dominant))
+        queues.append((waiting, dominant))
     indexes: list[float] = []
-    for bucket in range(len(courses[0][0]) if courses else 0):
-        used = [dominant[bucket] for waiting, dominant in courses if waiting[bucket] >= 1]
+    for bucket in range(len(queues[0][0]) if queues else 0):
+        used = [dominant[bucket] for waiting, dominant in queues if waiting[bucket] >= 1]
         index = jain(used)
         if index is not None:
             indexes.append(index)
@@ -451,7 +451,7 @@ def _jain_of_use(measures: Measures, end: int) -> float | None:
 
 
 def _jain_of_waits(measures: Measures) -> float | None:
-    means = [sum(one.waits) / len(one.waits) for one in measures.by_queue.values() if one.waits]
+    means = [sum(counts.waits) / len(counts.waits) for counts in measures.by_queue.values() if counts.waits]
     index = jain(means)
     return None if index is None else _rounded(index)
 
@@ -459,21 +459,21 @@ def _jain_of_waits(measures: Measures) -> float | None:
 # --- pending workloads ------------------------------------------------------------------------------
 
 
-def _left(simulation: Simulation, course: SimulatedWorkload) -> WaitingAtEnd:
-    state, key = simulation.state, course.workload.key
+def _left(simulation: Simulation, simulated: SimulatedWorkload) -> WaitingAtEnd:
+    state, key = simulation.state, simulated.workload.key
     refusal = state.queries.last_refusal(key) or state.queries.find_inadmissibility(key)
-    said = _said(refusal, course.local_queue)
+    reason = _said(refusal, simulated.local_queue)
     return WaitingAtEnd(
         str(key),
-        str(course.local_queue),
-        simulation.measures.routes.get(course.local_queue, ""),
-        _seconds(course.submitted),
-        said.reason,
-        said.message,
+        str(simulated.local_queue),
+        simulation.measures.routes.get(simulated.local_queue, ""),
+        _seconds(simulated.submitted),
+        reason.reason,
+        reason.message,
     )
 
 
 def _said(refusal: Refusal | None, queue: ObjectKey) -> messages.Explanation:
     if refusal is None:
-        return messages.Explanation("Pending", f"waits in LocalQueue {queue} and was not tried yet")
+        return messages.Explanation("Pending", f"waits in LocalQueue {queue} and was not evaluated yet")
     return messages.pending_condition(refusal)

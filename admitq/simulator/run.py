@@ -1,7 +1,6 @@
 """Run the core on the virtual clock: carry out its decisions and report their effects to it.
 
-The core observes everything that happens at one instant before it runs its cycles. On a cluster, observations
-come in while cycles wait.
+The core first observes everything that happens at one instant, and then runs its cycles.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,10 +12,10 @@ from admitq.core.instructions import Instruction, Preempt, ReserveQuota
 from admitq.core.model import SECOND
 from admitq.core.state import AdmissionState
 from admitq.simulator.clock import VirtualClock
-from admitq.simulator.course import START
 from admitq.simulator.measures import Measures
 from admitq.simulator.plan import SimulationPlan
 from admitq.simulator.schema import Nanoseconds
+from admitq.simulator.simulated_workload import START
 from admitq.simulator.timeline import Timeline
 from admitq.simulator.workloads import SimulatedWorkloads
 
@@ -106,9 +105,9 @@ class Simulation:
             instants += 1
             if progress is not None and not instants % every:
                 progress(self)
-        # The time after the last event, in which only timers of the core ran, does not count.
-        clock.now = until if until is not None and self.workloads.courses else self._last_event
-        return self._end(Ending.STUCK if self.workloads.courses else Ending.FINISHED)
+        # The run ends with the last event. Later timers of the core do not count.
+        clock.now = until if until is not None and self.workloads.unfinished else self._last_event
+        return self._end(Ending.STUCK if self.workloads.unfinished else Ending.FINISHED)
 
     def _begin(self) -> None:
         plan = self.plan

@@ -46,10 +46,10 @@ Count = Annotated[int, Field(ge=1)]
 
 
 def _exactly_one(part: BaseModel, fields: tuple[str, ...]) -> None:
-    given = [field for field in fields if getattr(part, field) is not None]
-    if len(given) != 1:
+    set_fields = [field for field in fields if getattr(part, field) is not None]
+    if len(set_fields) != 1:
         names = ", ".join(to_camel(field) for field in fields)
-        raise ValueError(f"set exactly one of {names}" + (f", not {len(given)}" if given else ""))
+        raise ValueError(f"set exactly one of {names}" + (f", not {len(set_fields)}" if set_fields else ""))
 
 
 class ScenarioPart(BaseModel):
@@ -61,7 +61,7 @@ class ScenarioPart(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
-        # Only the whole scenario is parsed, never a part.
+        # Parts are parsed only within a whole scenario.
         defer_build=True,
     )
 
@@ -298,7 +298,7 @@ class WorkloadClass(ScenarioPart):
         else:
             for field in ("pods", "min_pods", "requests"):
                 if getattr(self, field) is not None:
-                    raise ValueError(f"{to_camel(field)} is the template's: remove one of the two")
+                    raise ValueError(f"{to_camel(field)} belongs to the template: remove one of the two")
         return self
 
 
@@ -478,8 +478,8 @@ class Scenario(ScenarioPart):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [one.name for one in (*self.workloads, *self.traces)]
+        names = [source.name for source in (*self.workloads, *self.traces)]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"several of workloads and traces are called {name}")
+                raise ValueError(f"several workloads or traces have the name {name}")
         return self

@@ -89,8 +89,8 @@ class Level:
         self._sums = [left + right for left, right in zip(sums[::2], sums[1::2], strict=True)]
         self._width *= 2
 
-    def course(self, end: int) -> list[float]:
-        """Return the mean in each bucket up to an instant, which ends the last bucket."""
+    def bucket_means(self, end: int) -> list[float]:
+        """Return the mean in each bucket. The last bucket ends at the given instant."""
         self.settle(end)
         self._grid.reach(max(0, end - 1))
         while self._width < self._grid.width:

@@ -30,5 +30,5 @@ def _description(path: Path) -> str:
 
 def similar_scenario(name: str) -> str | None:
     """Return the shipped scenario with the name most similar to a misspelled one, if any is."""
-    found = get_close_matches(Path(name).stem.lower(), shipped_scenarios(), n=1)
-    return found[0] if found else None
+    matches = get_close_matches(Path(name).stem.lower(), shipped_scenarios(), n=1)
+    return matches[0] if matches else None

@@ -18,7 +18,7 @@ Schema = Mapping[str, Any]
 
 
 class FieldProblem(NamedTuple):
-    """What is wrong with one field of an object."""
+    """A problem of one field of an object."""
 
     path: FieldPath
     remedy: str
@@ -99,7 +99,7 @@ def _bound_remedies(value: Any, schema: Schema) -> Iterator[str]:
     if "enum" in schema and value not in schema["enum"]:
         yield f"must be one of {', '.join(map(str, schema['enum']))}"
     if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
-        # Quantities are the fields that may be a number or a text.
+        # Only fields with quantities can be a number or a string.
         quantity = schema.get("x-kubernetes-int-or-string")
         yield _NO_QUANTITY if quantity else f"must match {schema['pattern']}"
     if isinstance(value, str | list | dict):
@@ -144,18 +144,18 @@ def _item_problems(
     of_items: Schema = schema.get("items", {})
     for index, item in enumerate(items):
         yield from _problems(item, of_items, (*path, index), names)
-    seen: set[bytes] = set()
+    earlier: set[bytes] = set()
     for index, item in enumerate(items):
         key = item_key(item, schema)
         if key is None:
             continue
-        if key in seen:
-            yield FieldProblem((*path, index), f"{key.decode()}: is in the list already: remove one")
-        seen.add(key)
+        if key in earlier:
+            yield FieldProblem((*path, index), f"{key.decode()}: occurs twice in the list: remove one")
+        earlier.add(key)
 
 
 def item_key(item: Any, schema: Schema) -> bytes | None:
-    """Return what identifies an item of a list; None if the list may have equal items."""
+    """Return the key of an item of a list; None if the list can contain equal items."""
     match schema.get("x-kubernetes-list-type"):
         case "set":
             return orjson.dumps(item, option=orjson.OPT_SORT_KEYS)
@@ -171,9 +171,9 @@ def _field_names(schema: Schema) -> set[str]:
     names: set[str] = set()
     properties: Mapping[str, Schema] = schema.get("properties", {})
     inner = [*properties.values(), schema.get("items"), schema.get("additionalProperties")]
-    for one in inner:
-        if isinstance(one, Mapping):
-            names |= _field_names(cast("Schema", one))
+    for part in inner:
+        if isinstance(part, Mapping):
+            names |= _field_names(cast("Schema", part))
     return names | set(properties)
 
 

@@ -31,7 +31,7 @@ def print_report_tables(report: Report, console: Console) -> None:
     if len(report.classes) > 1:
         parts.append(_fared("Class", report.classes))
     parts.append(_use(report))
-    if any(one.cohort for one in report.cluster_queues):
+    if any(queue.cohort for queue in report.cluster_queues):
         parts.append(_borrowing(report.cluster_queues))
     if report.preemptions.by_reason:
         parts.append(_preemptions(report))
@@ -41,23 +41,23 @@ def print_report_tables(report: Report, console: Console) -> None:
 
 
 def _head(report: Report) -> Text:
-    said, style = _ENDINGS[report.ending]
+    ending, style = _ENDINGS[report.ending]
     text = Text()
     text.append(report.scenario, style="bold")
     text.append(f"  seed {report.seed}  ", style="dim")
     text.append(f"{duration_text(report.seconds)} simulated: ")
-    text.append(said, style=style)
+    text.append(ending, style=style)
     if report.description:
         text.append(f"\n{report.description}", style="dim")
     return text
 
 
-def _table(*columns: str, left: int = 1) -> Table:
+def _table(*columns: str, text_columns: int = 1) -> Table:
     """Return a table: the first columns are text, the others figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
     for index, column in enumerate(columns):
-        if index < left:
-            # A long text takes several lines, so that no figure and no header is ever cut.
+        if index < text_columns:
+            # Long texts are wrapped, so that figures and headers are never cut.
             table.add_column(column, overflow="fold", min_width=len(column))
         else:
             table.add_column(column, justify="right", no_wrap=True)
@@ -105,7 +105,9 @@ def _share(value: float | None) -> str:
 
 def _work(lost: Mapping[str, float]) -> str:
     """Return lost work: amount of each resource times hours."""
-    texts = [f"{amount_text(one, amount / 3600)} {one}·h" for one, amount in lost.items() if amount]
+    texts = [
+        f"{amount_text(resource, amount / 3600)} {resource}·h" for resource, amount in lost.items() if amount
+    ]
     return ", ".join(texts) or "nothing"
 
 
@@ -117,20 +119,20 @@ def _more(table: Table, rows: int) -> RenderableType:
 
 def _fared(what: str, those: Sequence[WorkloadFigures]) -> RenderableType:
     table = _table(what, "submitted", "finished", "wait p50", "p90", "p99", "max")
-    worst = sorted(those, key=lambda one: -(one.waits.p90 or 0.0)) if len(those) > _ROWS else those
-    for one in worst[:_ROWS]:
-        waits = one.waits
+    worst = sorted(those, key=lambda figures: -(figures.waits.p90 or 0.0)) if len(those) > _ROWS else those
+    for figures in worst[:_ROWS]:
+        waits = figures.waits
         table.add_row(
-            one.name,
-            f"{one.submitted:,}",
-            f"{one.finished:,}",
+            figures.name,
+            f"{figures.submitted:,}",
+            f"{figures.finished:,}",
             *(_duration(value) for value in (waits.p50, waits.p90, waits.p99, waits.most)),
         )
     return _more(table, len(those))
 
 
 def _use(report: Report) -> RenderableType:
-    table = _table("Flavor", "resource", "quota", "mean use", "peak", "utilisation", left=2)
+    table = _table("Flavor", "resource", "quota", "mean use", "peak", "utilisation", text_columns=2)
     for use in report.flavors[:_ROWS]:
         table.add_row(
             use.flavor,
@@ -142,22 +144,22 @@ def _use(report: Report) -> RenderableType:
 
 
 def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
-    in_cohorts = [one for one in uses if one.cohort]
-    shown = sorted(in_cohorts, key=lambda one: -one.borrowed_share) if len(in_cohorts) > _ROWS else in_cohorts
+    in_cohorts = [use for use in uses if use.cohort]
+    shown = sorted(in_cohorts, key=lambda use: -use.borrowed_share) if len(in_cohorts) > _ROWS else in_cohorts
     table = _table(
-        "ClusterQueue", "flavor", "resource", "quota", "use", "borrowed", "at most", "share", left=3
+        "ClusterQueue", "flavor", "resource", "quota", "use", "borrowed", "at most", "share", text_columns=3
     )
-    for one in shown[:_ROWS]:
-        resource = one.use.resource
+    for use in shown[:_ROWS]:
+        resource = use.use.resource
         table.add_row(
-            one.cluster_queue,
-            one.use.flavor,
+            use.cluster_queue,
+            use.use.flavor,
             resource,
             *(
                 amount_text(resource, value)
-                for value in (one.use.quota, one.use.mean, one.borrowed_mean, one.borrowed_peak)
+                for value in (use.use.quota, use.use.mean, use.borrowed_mean, use.borrowed_peak)
             ),
-            _share(one.borrowed_share),
+            _share(use.borrowed_share),
         )
     legend = "use, borrowed: means over the run; share: how much of the use was borrowed"
     return Group(_more(table, len(in_cohorts)), Text(legend, style="dim"))
@@ -165,23 +167,25 @@ def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
 
 def _preemptions(report: Report) -> RenderableType:
     table = _table("ClusterQueue", "preempted", "preempting", "work lost")
-    # The work lost has a part for each resource, on as many lines as it needs.
+    # The lost work of each resource is on its own line.
     table.columns[-1].no_wrap = False
-    for one in report.preemptions.cluster_queues[:_ROWS]:
-        table.add_row(one.cluster_queue, f"{one.preempted:,}", f"{one.preempting:,}", _work(one.lost))
+    for queue in report.preemptions.cluster_queues[:_ROWS]:
+        table.add_row(queue.cluster_queue, f"{queue.preempted:,}", f"{queue.preempting:,}", _work(queue.lost))
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.preemptions.by_reason.items())
     total = f"{sum(report.preemptions.by_reason.values()):,} preemptions ({reasons})"
-    lost = f"{_share(report.preemptions.lost_share)} of all work lost"
+    lost = f"{_share(report.preemptions.lost_share)} of all work is lost"
     return Group(_more(table, len(report.preemptions.cluster_queues)), Text(f"{total}, {lost}", style="dim"))
 
 
 def _left_waiting(report: Report) -> RenderableType:
-    """The workloads that are pending at the end, each with its reason, and below it the message."""
+    """Return the workloads that are pending at the end: the reason of each, and below it the message."""
     lines: list[RenderableType] = [Text("Pending at the end", style="bold cyan")]
-    for one in report.left_waiting[:_ROWS]:
-        head = Text(one.workload)
-        head.append(f"  in LocalQueue {one.local_queue} since {duration_text(one.since)}: {one.reason}")
-        lines += [head, Padding(Text(one.message, style="dim"), (0, 0, 0, 2))]
+    for workload in report.left_waiting[:_ROWS]:
+        head = Text(workload.workload)
+        head.append(
+            f"  in LocalQueue {workload.local_queue} since {duration_text(workload.since)}: {workload.reason}"
+        )
+        lines += [head, Padding(Text(workload.message, style="dim"), (0, 0, 0, 2))]
     if report.waiting > _ROWS:
         lines.append(Text(f"and {report.waiting - _ROWS:,} more", style="dim"))
     return Group(*lines)

@@ -1,7 +1,7 @@
 """Templates of workloads: translated once, then copied for each submission with another name and time.
 
-A class of the scenario or a row of a trace becomes a Job. A function of the manager converts Jobs to
-Workloads, so that a simulated workload equals the workload of the same manifest on a cluster.
+A class of the scenario or a row of a trace becomes a Job. The function that converts Jobs to Workloads is
+that of the manager. So a simulated workload equals the Workload of the same manifest on a cluster.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -81,26 +81,26 @@ class Template:
     @property
     def pods(self) -> int:
         """The number of requested pods."""
-        return sum(one.count for one in self.workload.pod_sets)
+        return sum(pod_set.count for pod_set in self.workload.pod_sets)
 
     def running(self, count: int) -> Parallelism:
         """Return its pods to complete and its parallel pods, for a number of admitted pods."""
-        found = self._running.get(count)
-        if found is None:
+        parallelism = self._running.get(count)
+        if parallelism is None:
             job = self._with_count(count)
             completions = None if job is None else value_at(job, ("spec", "completions"))
-            found = Parallelism(completions if isinstance(completions, int) else count, count)
+            parallelism = Parallelism(completions if isinstance(completions, int) else count, count)
             if not self.has_pods:
-                found = Parallelism(1, 1)
-            self._running[count] = found
-        return found
+                parallelism = Parallelism(1, 1)
+            self._running[count] = parallelism
+        return parallelism
 
     def reclaimable(self, count: int, ended: int) -> tuple[tuple[str, int], ...]:
         """Return its reclaimable pods, for a number of ended pods."""
-        found = self._reclaimable.get((count, ended))
-        if found is None:
-            found = self._reclaimable[(count, ended)] = self._ask_reclaimable(count, ended)
-        return found
+        reclaimable_pods = self._reclaimable.get((count, ended))
+        if reclaimable_pods is None:
+            reclaimable_pods = self._reclaimable[(count, ended)] = self._ask_reclaimable(count, ended)
+        return reclaimable_pods
 
     def _ask_reclaimable(self, count: int, ended: int) -> tuple[tuple[str, int], ...]:
         job = self._with_count(count)
@@ -183,13 +183,13 @@ class Translation:
         job = integration.webhook.mutate(
             with_value(obj, ("metadata", "uid"), "template"), RuleContext(self.names)
         )
-        found: dict[ObjectReference, JsonObject] = {}
+        objects: dict[ObjectReference, JsonObject] = {}
         for reference in filter(integration.is_required, integration.templates.list_references(job)):
-            one = self.referenced(reference)
-            if one is None:
+            referenced = self.referenced(reference)
+            if referenced is None:
                 raise blame(("spec",), f"{reference} is not among the manifests: add it")
-            found[reference] = one
-        job = integration.templates.resolve(job, found)
+            objects[reference] = referenced
+        job = integration.templates.resolve(job, objects)
         source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
         try:
             raw = new_workload(source)
@@ -234,7 +234,7 @@ class Translation:
 
 
 def _in_job(name: str, templates: list[tuple[str | int, ...]]) -> FieldPath:
-    """Return the field of the job that sets a field of its Workload."""
+    """Return the field of the job that determines a field of its Workload."""
     path = field_path(name)
     if path[:2] == _POD_SETS and len(path) > 3 and path[3] == "template" and isinstance(path[2], int):
         index = path[2]

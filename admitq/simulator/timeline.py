@@ -1,4 +1,4 @@
-"""The timeline of a run: one row for each event of a workload, as CSV or JSON."""
+"""The timeline of a run, as CSV or JSON: one row for each event of a workload."""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ from typing import Final, Protocol, TextIO
 
 import orjson
 
-from admitq.simulator.course import SimulatedWorkload
 from admitq.simulator.schema import Nanoseconds
+from admitq.simulator.simulated_workload import SimulatedWorkload
 
 COLUMNS: Final = (
     "time",
@@ -44,7 +44,7 @@ class Timeline(Protocol):
     """The destination of the events of a run."""
 
     def write(
-        self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+        self, now: Nanoseconds, event: TimelineEvent, simulated: SimulatedWorkload, detail: str
     ) -> None:
         """Write an event of a workload."""
         ...
@@ -55,24 +55,24 @@ class Timeline(Protocol):
 
 
 def _row(
-    now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+    now: Nanoseconds, event: TimelineEvent, simulated: SimulatedWorkload, detail: str
 ) -> tuple[str | float | int, ...]:
-    workload, admission = course.workload, course.workload.admission
+    workload, admission = simulated.workload, simulated.workload.admission
     flavors = (
-        {flavor: None for one in admission.pod_set_assignments for _, flavor in one.flavors}
+        {flavor: None for assignment in admission.pod_set_assignments for _, flavor in assignment.flavors}
         if admission is not None
         else {}
     )
     return (
         now / 1_000_000_000,
-        happening.value,
+        event.value,
         str(workload.key),
-        course.source.name,
-        str(course.local_queue),
+        simulated.source.name,
+        str(simulated.local_queue),
         "" if admission is None else admission.cluster_queue,
         " ".join(flavors),
         workload.priority,
-        course.template.pods if admission is None else course.count,
+        simulated.template.pods if admission is None else simulated.count,
         detail,
     )
 
@@ -89,10 +89,10 @@ class CsvTimeline:
         self._writer.writerow(COLUMNS)
 
     def write(
-        self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+        self, now: Nanoseconds, event: TimelineEvent, simulated: SimulatedWorkload, detail: str
     ) -> None:
         """Write a row."""
-        self._writer.writerow(_row(now, happening, course, detail))
+        self._writer.writerow(_row(now, event, simulated, detail))
 
     def close(self) -> None:
         """Do nothing: a CSV has no end."""
@@ -110,10 +110,10 @@ class JsonTimeline:
         self._lead = "[\n"
 
     def write(
-        self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+        self, now: Nanoseconds, event: TimelineEvent, simulated: SimulatedWorkload, detail: str
     ) -> None:
         """Write an object."""
-        values = dict(zip(COLUMNS, _row(now, happening, course, detail), strict=True))
+        values = dict(zip(COLUMNS, _row(now, event, simulated, detail), strict=True))
         self._file.write(self._lead + orjson.dumps(values).decode())
         self._lead = ",\n"
 
@@ -133,8 +133,8 @@ def timeline_type(path: Path) -> TimelineType:
     Raises:
         ValueError: the suffix names no format.
     """
-    found = _TYPES.get(path.suffix.lower())
-    if found is None:
-        given = f"unknown suffix {path.suffix}" if path.suffix else "no suffix"
-        raise ValueError(f"{given}: use one of {', '.join(_TYPES)}")
-    return found
+    timeline = _TYPES.get(path.suffix.lower())
+    if timeline is None:
+        problem = f"unknown suffix {path.suffix}" if path.suffix else "no suffix"
+        raise ValueError(f"{problem}: use one of {', '.join(_TYPES)}")
+    return timeline

@@ -110,22 +110,22 @@ def _columns(header: Sequence[str], trace: Trace, shown: str) -> Mapping[str, in
     """Return the index of each standard column."""
     place = Place(shown, 1)
     problems = [
-        Problem(place, ours, f"is none of our columns: {', '.join(_COLUMNS)}")
-        for ours in trace.columns
-        if ours not in _COLUMNS
+        Problem(place, column, f"is not a known column: {', '.join(_COLUMNS)}")
+        for column in trace.columns
+        if column not in _COLUMNS
     ]
-    found: dict[str, int] = {}
-    for ours in _COLUMNS:
-        theirs = trace.columns.get(ours, ours)
-        if theirs in header:
-            found[ours] = header.index(theirs)
-        elif ours not in _OPTIONAL or ours in trace.columns:
-            problems.append(Problem(place, theirs, "this column is missing in the header"))
+    indexes: dict[str, int] = {}
+    for column in _COLUMNS:
+        name = trace.columns.get(column, column)
+        if name in header:
+            indexes[column] = header.index(name)
+        elif column not in _OPTIONAL or column in trace.columns:
+            problems.append(Problem(place, name, "this column is missing in the header"))
     if not _requests_of(header):
-        problems.append(Problem(place, f"{REQUESTS}cpu", "no column tells what a pod requests"))
+        problems.append(Problem(place, f"{REQUESTS}cpu", "no column has the requests of a pod"))
     if problems:
         raise InputError(problems)
-    return found
+    return indexes
 
 
 def _csv_reader(
@@ -134,9 +134,11 @@ def _csv_reader(
     """Return a function that parses a line."""
     requests = [(header.index(REQUESTS + name), name) for name in _requests_of(header)]
     submit_time, run_time = columns["submit_time"], columns["run_time"]
-    asking = [columns[ours] for ours in _ASKING if ours in columns] + [index for index, _ in requests]
-    asked = itemgetter(*asking)
-    # Most lines have the same request as others.
+    request_columns = [columns[column] for column in _ASKING if column in columns] + [
+        index for index, _ in requests
+    ]
+    request_of = itemgetter(*request_columns)
+    # Rows with equal requests share one object.
     shapes: dict[object, Shape] = {}
 
     def shape(values: Sequence[str]) -> Shape:
@@ -158,12 +160,12 @@ def _csv_reader(
     def read(values: list[str], line: int) -> Row:
         if len(values) != len(header):
             raise _Unusable("", f"has {len(values)} columns and the header {len(header)}")
-        asks = asked(values)
-        found = shapes.get(asks)
-        if found is None:
-            found = shapes[asks] = shape(values)
+        asks = request_of(values)
+        known_shape = shapes.get(asks)
+        if known_shape is None:
+            known_shape = shapes[asks] = shape(values)
         submitted = _time("submit_time", values[submit_time].strip())
-        return Row(submitted, found, _time("run_time", values[run_time].strip()), line)
+        return Row(submitted, known_shape, _time("run_time", values[run_time].strip()), line)
 
     return read
 
@@ -239,8 +241,8 @@ def _swf_reader(trace: Trace) -> Callable[[list[str], int], Row | None]:
             return None
         requests = per_pod
         if with_memory:
-            asked = _number(fields, _REQUESTED_MEMORY)
-            kibibytes = asked if asked > 0 else _number(fields, _USED_MEMORY)
+            memory = _number(fields, _REQUESTED_MEMORY)
+            kibibytes = memory if memory > 0 else _number(fields, _USED_MEMORY)
             if kibibytes > 0:
                 requests = (*per_pod, ("memory", f"{kibibytes * size}Ki"))
         queue = _queue(mapping, fields[deciding], f"column {deciding + 1} ({mapping.by})")

@@ -18,8 +18,8 @@ def duration_text(seconds: float) -> str:
     whole = round(seconds)
     for unit, size, below, inner in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if whole >= size:
-            rest = whole % size // inner
-            return f"{whole // size}{unit} {rest}{below}" if rest else f"{whole // size}{unit}"
+            remainder = whole % size // inner
+            return f"{whole // size}{unit} {remainder}{below}" if remainder else f"{whole // size}{unit}"
     return f"{whole}s"
 
 
@@ -39,7 +39,7 @@ def amount_text(resource: str, amount: float) -> str:
 
 
 def _short(value: float) -> str:
-    """The value with at most four significant digits."""
+    """Return the value with at most four significant digits."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     text = f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"

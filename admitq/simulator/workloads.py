@@ -8,11 +8,11 @@ from admitq.core.instructions import Preempt, PreemptionReason, ReserveQuota
 from admitq.core.model import CheckState, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.simulator.clock import VirtualClock
-from admitq.simulator.course import RemainingWork, SimulatedWorkload, revise_workload
 from admitq.simulator.distributions import create_random_stream
 from admitq.simulator.measures import Measures
 from admitq.simulator.plan import SimulationPlan, Submission, WorkloadSource
 from admitq.simulator.schema import Kill, Nanoseconds
+from admitq.simulator.simulated_workload import RemainingWork, SimulatedWorkload, revise_workload
 from admitq.simulator.timeline import Timeline, TimelineEvent
 from admitq.translate.queue_order import read_queue_order_timestamp
 from admitq_api.conditions import ConditionType, Reason, format_time
@@ -30,7 +30,7 @@ class SimulatedWorkloads:
         timeline: the destination of the events.
 
     Attributes:
-        courses: all workloads that were submitted and have not ended.
+        unfinished: all workloads that were submitted and have not ended.
         submitted: how many workloads were submitted.
     """
 
@@ -43,7 +43,7 @@ class SimulatedWorkloads:
         observe: Callable[[Event], None],
         timeline: Timeline | None = None,
     ) -> None:
-        self.courses: dict[ObjectKey, SimulatedWorkload] = {}
+        self.unfinished: dict[ObjectKey, SimulatedWorkload] = {}
         self.submitted = 0
         self._plan = plan
         self._clock = clock
@@ -52,7 +52,7 @@ class SimulatedWorkloads:
         self._observe = observe
         self._timeline = timeline
         self._numbers: dict[str, int] = {}
-        """The number of the last workload with a prefix."""
+        """The number of the last workload, by prefix of its name."""
         self._chance = create_random_stream(plan.seed, "kills")
 
     def expect(self, source: WorkloadSource) -> None:
@@ -72,146 +72,152 @@ class SimulatedWorkloads:
             uid=f"{self.submitted:012d}",
             queued_at=self._clock.whole_second,
         )
-        course = SimulatedWorkload(
+        simulated = SimulatedWorkload(
             source, template, workload, self._clock.now, RemainingWork([*submission.work])
         )
-        self.courses[workload.key] = course
-        self._measures.submitted(course, self._clock.now)
-        self._record(TimelineEvent.SUBMITTED, course)
+        self.unfinished[workload.key] = simulated
+        self._measures.submitted(simulated, self._clock.now)
+        self._record(TimelineEvent.SUBMITTED, simulated)
         self._observe(WorkloadChanged(workload))
         self.expect(source)
 
     def reserve(self, instruction: ReserveQuota) -> None:
         """Reserve quota for a workload, and admit it or schedule the end of its admission checks."""
-        course = self.courses.get(instruction.key)
-        if course is None or course.workload.uid != instruction.uid:
+        simulated = self.unfinished.get(instruction.key)
+        if simulated is None or simulated.workload.uid != instruction.uid:
             return
-        course.epoch += 1
-        course.count = sum(one.count for one in instruction.admission.pod_set_assignments)
-        delay = course.source.ready_after(course.source.chance) if instruction.admit else 0
-        course.workload = revise_workload(
-            course.workload,
+        simulated.epoch += 1
+        simulated.count = sum(assignment.count for assignment in instruction.admission.pod_set_assignments)
+        delay = simulated.source.ready_after(simulated.source.chance) if instruction.admit else 0
+        simulated.workload = revise_workload(
+            simulated.workload,
             admission=instruction.admission,
             reserved_at=self._clock.whole_second,
             evicted=False,
             admitted=instruction.admit,
             pods_ready=instruction.admit and not delay,
         )
-        self._measures.waits_no_more(course, self._clock.now)
-        self._hold(course)
-        self._observe(WorkloadChanged(course.workload))
+        self._measures.stopped_waiting(simulated, self._clock.now)
+        self._hold(simulated)
+        self._observe(WorkloadChanged(simulated.workload))
         if instruction.admit:
-            self._admitted(course, delay)
+            self._create_pods(simulated, delay)
         else:
             self._clock.schedule(
-                self._clock.now + self._plan.checks(course.source.chance), self._checked, course, course.epoch
+                self._clock.now + self._plan.checks(simulated.source.chance),
+                self._admit_after_checks,
+                simulated,
+                simulated.epoch,
             )
 
-    def _checked(self, course: SimulatedWorkload, epoch: int) -> None:
+    def _admit_after_checks(self, simulated: SimulatedWorkload, epoch: int) -> None:
         """Set all admission checks ready, and admit the workload."""
-        admission = course.workload.admission
-        if course.epoch != epoch or admission is None:
+        admission = simulated.workload.admission
+        if simulated.epoch != epoch or admission is None:
             return
         spec = self._measures.queues[admission.cluster_queue].spec
-        delay = course.source.ready_after(course.source.chance)
-        course.workload = revise_workload(
-            course.workload,
+        delay = simulated.source.ready_after(simulated.source.chance)
+        simulated.workload = revise_workload(
+            simulated.workload,
             admission_checks=tuple(sorted((rule.name, CheckState.READY) for rule in spec.admission_checks)),
             admitted=True,
             pods_ready=not delay,
         )
-        self._observe(WorkloadChanged(course.workload))
-        self._admitted(course, delay)
+        self._observe(WorkloadChanged(simulated.workload))
+        self._create_pods(simulated, delay)
 
-    def _admitted(self, course: SimulatedWorkload, delay: Nanoseconds) -> None:
+    def _create_pods(self, simulated: SimulatedWorkload, delay: Nanoseconds) -> None:
         """Create the pods, and schedule when they are ready."""
-        if course.admitted_at is None:
-            self._measures.admitted(course, self._clock.now)
-        self._record(TimelineEvent.ADMITTED, course)
-        if course.template.deadline is not None:
+        if simulated.admitted_at is None:
+            self._measures.admitted(simulated, self._clock.now)
+        self._record(TimelineEvent.ADMITTED, simulated)
+        if simulated.template.deadline is not None:
             self._clock.schedule(
-                self._clock.now + course.template.deadline, self._too_late, course, course.epoch
+                self._clock.now + simulated.template.deadline,
+                self._end_at_deadline,
+                simulated,
+                simulated.epoch,
             )
         if delay:
-            self._clock.schedule(self._clock.now + delay, self._ready, course, course.epoch)
+            self._clock.schedule(self._clock.now + delay, self._set_pods_ready, simulated, simulated.epoch)
         else:
-            self._start(course)
+            self._start(simulated)
 
-    def _ready(self, course: SimulatedWorkload, epoch: int) -> None:
-        if course.epoch == epoch:
-            course.workload = revise_workload(course.workload, pods_ready=True)
-            self._observe(WorkloadChanged(course.workload))
-            self._start(course)
+    def _set_pods_ready(self, simulated: SimulatedWorkload, epoch: int) -> None:
+        if simulated.epoch == epoch:
+            simulated.workload = revise_workload(simulated.workload, pods_ready=True)
+            self._observe(WorkloadChanged(simulated.workload))
+            self._start(simulated)
 
-    def _start(self, course: SimulatedWorkload) -> None:
-        course.runs = True
-        course.work.start(course.running, self._clock.now)
-        self._expect_end(course)
+    def _start(self, simulated: SimulatedWorkload) -> None:
+        simulated.runs = True
+        simulated.work.start(simulated.running, self._clock.now)
+        self._expect_end(simulated)
 
-    def _expect_end(self, course: SimulatedWorkload) -> None:
-        end = course.work.next_end
+    def _expect_end(self, simulated: SimulatedWorkload) -> None:
+        end = simulated.work.next_end
         if end is None:
-            self._finish(course, success=True)
+            self._finish(simulated, success=True)
         else:
-            self._clock.schedule(end, self._pods_end, course, course.epoch)
+            self._clock.schedule(end, self._end_pods, simulated, simulated.epoch)
 
-    def _pods_end(self, course: SimulatedWorkload, epoch: int) -> None:
-        if course.epoch != epoch:
+    def _end_pods(self, simulated: SimulatedWorkload, epoch: int) -> None:
+        if simulated.epoch != epoch:
             return
-        work = course.work
-        work.end_due(course.running, self._clock.now)
-        if work.running and course.template.has_pods and self._plan.settings.gates.reclaimable_pods:
-            reclaimable = course.template.reclaimable(course.count, work.ended)
-            if reclaimable != course.workload.reclaimable_pods:
-                course.workload = revise_workload(course.workload, reclaimable_pods=reclaimable)
-                self._observe(WorkloadChanged(course.workload))
-                self._hold(course)
-        self._expect_end(course)
+        work = simulated.work
+        work.end_due(simulated.running, self._clock.now)
+        if work.running and simulated.template.has_pods and self._plan.settings.gates.reclaimable_pods:
+            reclaimable = simulated.template.reclaimable(simulated.count, work.ended)
+            if reclaimable != simulated.workload.reclaimable_pods:
+                simulated.workload = revise_workload(simulated.workload, reclaimable_pods=reclaimable)
+                self._observe(WorkloadChanged(simulated.workload))
+                self._hold(simulated)
+        self._expect_end(simulated)
 
-    def _finish(self, course: SimulatedWorkload, *, success: bool) -> None:
-        course.epoch += 1
-        self._record(TimelineEvent.FINISHED if success else TimelineEvent.FAILED, course)
-        self._measures.ended(course, self._clock.now, success=success)
-        self._measures.holds(course, (), self._clock.now)
-        del self.courses[course.workload.key]
-        self._observe(WorkloadChanged(revise_workload(course.workload, finished=True)))
-        self._observe(WorkloadDeleted(course.workload.key, course.workload.uid))
+    def _finish(self, simulated: SimulatedWorkload, *, success: bool) -> None:
+        simulated.epoch += 1
+        self._record(TimelineEvent.FINISHED if success else TimelineEvent.FAILED, simulated)
+        self._measures.ended(simulated, self._clock.now, success=success)
+        self._measures.usage_changed(simulated, (), self._clock.now)
+        del self.unfinished[simulated.workload.key]
+        self._observe(WorkloadChanged(revise_workload(simulated.workload, finished=True)))
+        self._observe(WorkloadDeleted(simulated.workload.key, simulated.workload.uid))
 
-    def _hold(self, course: SimulatedWorkload) -> None:
-        self._measures.holds(
-            course, self._state.queries.usage_of_workload(course.workload.key), self._clock.now
+    def _hold(self, simulated: SimulatedWorkload) -> None:
+        self._measures.usage_changed(
+            simulated, self._state.queries.usage_of_workload(simulated.workload.key), self._clock.now
         )
 
     def preempt(self, instruction: Preempt) -> None:
         """Evict a workload, and schedule the end of its pods."""
-        course = self.courses.get(instruction.key)
-        if course is None or course.workload.evicted or course.workload.admission is None:
+        simulated = self.unfinished.get(instruction.key)
+        if simulated is None or simulated.workload.evicted or simulated.workload.admission is None:
             return
-        lost = self._interrupt(course)
+        lost = self._interrupt(simulated)
         by = instruction.preemptor_path[-1] if instruction.preemptor_path else ""
-        self._measures.preempted(course, instruction.reason, by, lost)
-        self._record(TimelineEvent.PREEMPTED, course, f"{instruction.reason} for {instruction.preemptor}")
-        course.workload = revise_workload(course.workload, evicted=True)
-        self._observe(WorkloadChanged(course.workload))
-        delay = course.source.termination(course.source.chance)
+        self._measures.preempted(simulated, instruction.reason, by, lost)
+        self._record(TimelineEvent.PREEMPTED, simulated, f"{instruction.reason} for {instruction.preemptor}")
+        simulated.workload = revise_workload(simulated.workload, evicted=True)
+        self._observe(WorkloadChanged(simulated.workload))
+        delay = simulated.source.termination(simulated.source.chance)
         self._clock.schedule(
-            self._clock.now + delay, self._stopped, (course, instruction.reason), course.epoch
+            self._clock.now + delay, self._requeue_stopped, (simulated, instruction.reason), simulated.epoch
         )
 
-    def _interrupt(self, course: SimulatedWorkload) -> int:
-        course.epoch += 1
-        course.runs = False
-        return course.work.interrupt(course.source.checkpoints, self._clock.now)
+    def _interrupt(self, simulated: SimulatedWorkload) -> int:
+        simulated.epoch += 1
+        simulated.runs = False
+        return simulated.work.interrupt(simulated.source.checkpoints, self._clock.now)
 
-    def _stopped(self, subject: tuple[SimulatedWorkload, PreemptionReason], epoch: int) -> None:
-        course, reason = subject
-        if course.epoch == epoch:
-            self._requeue(course, self._queued_at(course, reason))
+    def _requeue_stopped(self, subject: tuple[SimulatedWorkload, PreemptionReason], epoch: int) -> None:
+        simulated, reason = subject
+        if simulated.epoch == epoch:
+            self._requeue(simulated, self._queued_at(simulated, reason))
 
-    def _requeue(self, course: SimulatedWorkload, queued_at: Instant) -> None:
-        self._measures.holds(course, (), self._clock.now)
-        course.workload = revise_workload(
-            course.workload,
+    def _requeue(self, simulated: SimulatedWorkload, queued_at: Instant) -> None:
+        self._measures.usage_changed(simulated, (), self._clock.now)
+        simulated.workload = revise_workload(
+            simulated.workload,
             admission=None,
             reserved_at=0,
             admitted=False,
@@ -219,16 +225,16 @@ class SimulatedWorkloads:
             admission_checks=(),
             queued_at=queued_at,
         )
-        self._record(TimelineEvent.STOPPED, course)
-        self._measures.waits(course, self._clock.now)
-        self._observe(WorkloadChanged(course.workload))
+        self._record(TimelineEvent.STOPPED, simulated)
+        self._measures.waits(simulated, self._clock.now)
+        self._observe(WorkloadChanged(simulated.workload))
 
-    def _queued_at(self, course: SimulatedWorkload, reason: PreemptionReason) -> Instant:
+    def _queued_at(self, simulated: SimulatedWorkload, reason: PreemptionReason) -> Instant:
         """Return the queue-order timestamp of the evicted workload, as on a cluster."""
         if not self._plan.how.reclaim_moves_to_back:
-            return course.workload.queued_at
+            return simulated.workload.queued_at
         raw = {
-            "metadata": {"creationTimestamp": _time(course.workload.queued_at)},
+            "metadata": {"creationTimestamp": _time(simulated.workload.queued_at)},
             "status": {
                 "conditions": [
                     _true(ConditionType.EVICTED, Reason.PREEMPTED, self._clock.instant),
@@ -238,39 +244,41 @@ class SimulatedWorkloads:
         }
         return read_queue_order_timestamp(raw, self._plan.how)
 
-    def _too_late(self, course: SimulatedWorkload, epoch: int) -> None:
+    def _end_at_deadline(self, simulated: SimulatedWorkload, epoch: int) -> None:
         """End a workload after its deadline."""
-        if course.epoch == epoch:
-            course.work.interrupt(None, self._clock.now)
-            self._finish(course, success=False)
+        if simulated.epoch == epoch:
+            simulated.work.interrupt(None, self._clock.now)
+            self._finish(simulated, success=False)
 
     def kill(self, kill: Kill, _epoch: int) -> None:
-        """Interrupt some of the running workloads, as the scenario asks."""
-        found = [
-            course
-            for course in self.courses.values()
-            if course.runs
-            and fnmatchcase(course.source.name, kill.workloads)
-            and any(fnmatchcase(pair.flavor, kill.flavor) for pair, _ in course.holds)
+        """Stop some of the running workloads, as the scenario requests."""
+        affected = [
+            simulated
+            for simulated in self.unfinished.values()
+            if simulated.runs
+            and fnmatchcase(simulated.source.name, kill.workloads)
+            and any(fnmatchcase(pair.flavor, kill.flavor) for pair, _ in simulated.holds)
         ]
-        for course in self._chance.sample(found, min(kill.count, len(found))):
-            lost = self._interrupt(course)
-            self._measures.killed_one(course, lost)
-            self._record(TimelineEvent.KILLED, course)
+        for simulated in self._chance.sample(affected, min(kill.count, len(affected))):
+            lost = self._interrupt(simulated)
+            self._measures.workload_killed(simulated, lost)
+            self._record(TimelineEvent.KILLED, simulated)
             if kill.then == "Fail":
-                self._finish(course, success=False)
+                self._finish(simulated, success=False)
                 continue
-            delay = course.source.ready_after(course.source.chance)
+            delay = simulated.source.ready_after(simulated.source.chance)
             if delay:
-                course.workload = revise_workload(course.workload, pods_ready=False)
-                self._observe(WorkloadChanged(course.workload))
-                self._clock.schedule(self._clock.now + delay, self._ready, course, course.epoch)
+                simulated.workload = revise_workload(simulated.workload, pods_ready=False)
+                self._observe(WorkloadChanged(simulated.workload))
+                self._clock.schedule(
+                    self._clock.now + delay, self._set_pods_ready, simulated, simulated.epoch
+                )
             else:
-                self._start(course)
+                self._start(simulated)
 
-    def _record(self, happening: TimelineEvent, course: SimulatedWorkload, detail: str = "") -> None:
+    def _record(self, event: TimelineEvent, simulated: SimulatedWorkload, detail: str = "") -> None:
         if self._timeline is not None:
-            self._timeline.write(self._clock.now, happening, course, detail)
+            self._timeline.write(self._clock.now, event, simulated, detail)
 
 
 def _time(instant: Instant) -> str:

@@ -25,7 +25,7 @@ def read_admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProx
 
     Args:
         raw: the admission.
-        pods: how many pods each podset has; an assignment that states no count is for all of them.
+        pods: how many pods each podset has; an assignment without a count is for all of them.
 
     Raises:
         MalformedField: a usage is not a readable quantity.
@@ -66,7 +66,7 @@ def read_admission_leniently(raw: Mapping[str, Any]) -> Admission:
                 with suppress(QuantityError):
                     usage[resource] = max(0, parse_amount(resource, value))
             flavors = read_labels(require_object(item.get("flavors"), "flavors"))
-            # Without a count the whole usage stays charged; reclaimable pods are not readable either.
+            # The assignment has no count, so its whole usage stays charged.
             name = require_text(item.get("name", "main"), "name")
             assignments.append(PodSetAssignment(name, flavors, amounts(usage), 0))
     return Admission(require_text(raw["clusterQueue"], "status.admission.clusterQueue"), tuple(assignments))
@@ -91,5 +91,5 @@ def format_pod_set_request(name: str, of: Amounts) -> dict[str, Any]:
 
 
 def _drop_empty_maps(maps: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
-    """Leave out empty maps: typed clients drop them when they write an object back."""
+    """Remove empty maps, because typed clients drop them when they write an object back."""
     return {name: value for name, value in maps.items() if value}

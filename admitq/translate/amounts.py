@@ -24,7 +24,7 @@ def read_exact_amounts(raw: Any, field: str) -> ExactAmounts:
 
 
 def read_countable_amounts(raw: Any, field: str, problems: list[ResourceProblem]) -> ExactAmounts:
-    """Read amounts without rounding; leave out invalid and negative ones and add them to ``problems``."""
+    """Read amounts without rounding; skip invalid and negative ones and add them to ``problems``."""
     result: dict[str, Fraction] = {}
     for resource, quantity in require_object(raw, field).items():
         try:

@@ -16,7 +16,7 @@ def read_limit_range(obj: JsonObject) -> LimitRange:
         MalformedField: a quantity is not readable.
     """
     spec = require_object(obj.get("spec"), "spec")
-    limited = {str(one) for one in LimitedType}
+    limited = {str(limited) for limited in LimitedType}
     return LimitRange(
         tuple(
             _read_limit_range_item(item, f"spec.limits[{index}]")

@@ -1,6 +1,6 @@
 """Reasons and messages of conditions and events about decisions.
 
-Only this module has texts about decisions. They are part of the API: users and tools match on them.
+All texts about decisions are in this module. They are part of the API: users and tools match on them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -154,7 +154,7 @@ def _invalid_resources(refusal: Any) -> Explanation:
 def _no_flavor_fits(refusal: NoFlavorFits) -> str:
     texts: list[str] = []
     for pod_set, refusals in refusal.parts:
-        reasons = sorted({flavor_refusal_message(each) for each in refusals})
+        reasons = sorted({flavor_refusal_message(flavor_refusal) for flavor_refusal in refusals})
         texts.append(f"couldn't assign flavors to pod set {pod_set}: {', '.join(reasons)}")
     return "; ".join(texts)
 

@@ -24,5 +24,5 @@ def read_labels(values: Mapping[str, str] | None, field: str = "labels") -> Labe
 
 
 def read_time(value: str | None) -> Instant:
-    """Read a time; 0 if there is none."""
+    """Read a time; 0 if it is absent."""
     return conditions.parse_time(value) if value else 0

@@ -25,7 +25,8 @@ class Observation:
     changed: Callable[[JsonObject], happened.Event]
     deleted: Callable[[JsonObject], happened.Event]
     quarantined: Callable[[JsonObject], happened.Event] | None = None
-    """Converts a reduced quarantined object; None if there is none. May raise like ``changed``."""
+    """Converts a reduced quarantined object; None if the kind has no reduced form. Raises exceptions as
+    ``changed``."""
 
 
 def observations(names: Names, how: ReadOptions) -> Mapping[str, Observation]:

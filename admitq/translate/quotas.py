@@ -59,7 +59,7 @@ def read_resource_groups(raw: Any) -> tuple[ResourceGroup, ...]:
 
 
 def read_fair_sharing_weight(spec: Mapping[str, Any]) -> Fraction:
-    """Read the weight in fair sharing; 1 if there is none.
+    """Read the weight in fair sharing; 1 if it is absent.
 
     Raises:
         MalformedField: the weight is not a quantity.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from admitq_api.feature_gates import FeatureGates, Gate
 
 if TYPE_CHECKING:
-    # Its models take long to import, and some processes read objects without a configuration file.
+    # Imported for types only: its models take long to import, and some processes need no configuration.
     from admitq_api.configuration import Configuration
 
 

@@ -8,7 +8,7 @@ from admitq_api.namespaces import NAMESPACE_NAME, SYSTEM_NAMESPACE
 from admitq_api.stored_fields import MalformedField, require_list, require_object, require_text, require_texts
 
 if TYPE_CHECKING:
-    # Its models take long to import, and some processes read objects without a configuration file.
+    # Imported for types only: its models take long to import, and some processes need no configuration.
     from admitq_api.configuration import Configuration
 
 

@@ -50,7 +50,7 @@ def configured_core_settings(configuration: Configuration, gates: FeatureGates) 
         resources=_resources(configuration.resources),
         requeue_batch_period=_nanoseconds(configuration.controller.requeue_batch_period),
         block_admission=wait is not None and wait.block_admission,
-        gates=Gates(**{one.name: gates[CORE_GATES[one.name]] for one in fields(Gates)}),
+        gates=Gates(**{gate.name: gates[CORE_GATES[gate.name]] for gate in fields(Gates)}),
     )
 
 
@@ -95,7 +95,7 @@ def _admission_fair_sharing(
     return AdmissionFairSharing(
         half_life=DEFAULT_HALF_LIFE if half_life is None else _nanoseconds(half_life),
         sampling_interval=_nanoseconds(section.usage_sampling_interval),
-        # The decimal text of a weight is exact; the float that was read is not.
+        # The decimal text of a weight is exact, but its float is not.
         resource_weights=tuple(
             sorted((name, Fraction(str(weight))) for name, weight in section.resource_weights.items())
         ),

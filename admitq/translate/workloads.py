@@ -91,7 +91,7 @@ _DEFAULT_READING = ReadOptions()
 
 
 def _count_pods(pod_sets: tuple[PodSet, ...]) -> dict[str, int]:
-    return {one.name: one.count for one in pod_sets}
+    return {pod_set.name: pod_set.count for pod_set in pod_sets}
 
 
 def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_READING) -> Workload:
@@ -108,7 +108,8 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
         read_pod_set(item, f"spec.podSets[{index}]", problems)
         for index, item in enumerate(require_list(spec.get("podSets"), "spec.podSets"))
     )
-    # Only the condition counts. An admission without it is left over from before and holds no quota.
+    # Only the condition counts. An admission without the condition is from an earlier reservation, and holds
+    # no quota.
     reserved = conditions.is_true(state, ConditionType.QUOTA_RESERVED)
     if reserved and not status.get("admission"):
         raise MalformedField("status.admission", "must be set while the QuotaReserved condition is true")

@@ -53,16 +53,16 @@ def update_check(
     of podsets and the requeue time, also if it has none. The number of retries stays as it is.
     """
     result = [dict(check) for check in checks]
-    found = next((check for check in result if check.get("name") == stated.name), None)
-    if found is None:
-        found = {"name": stated.name}
-        result.append(found)
-    if found.get("state") != stated.state:
-        found["state"] = str(stated.state)
-        found["lastTransitionTime"] = stated.since or format_time(now)
-    found["message"] = truncate(stated.message)
-    _set_or_remove(found, "podSetUpdates", [dict(update) for update in stated.pod_set_updates] or None)
-    _set_or_remove(found, "requeueAfterSeconds", stated.requeue_after_seconds)
+    existing = next((check for check in result if check.get("name") == stated.name), None)
+    if existing is None:
+        existing = {"name": stated.name}
+        result.append(existing)
+    if existing.get("state") != stated.state:
+        existing["state"] = str(stated.state)
+        existing["lastTransitionTime"] = stated.since or format_time(now)
+    existing["message"] = truncate(stated.message)
+    _set_or_remove(existing, "podSetUpdates", [dict(update) for update in stated.pod_set_updates] or None)
+    _set_or_remove(existing, "requeueAfterSeconds", stated.requeue_after_seconds)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Patches by which the manager writes a reservation, or the reason why there is none, to a Workload (pure).
+"""Patches that write a reservation, or the reason why a Workload has none, to the Workload (pure).
 
 Each is a merge patch with the resourceVersion of the Workload that it was made from. The API server rejects
 it if the Workload has changed since. Lists in the patch are complete, so entries of other programs stay.

@@ -64,12 +64,16 @@ def changes_only_admission_status(workload: JsonObject, patch: Mapping[str, Any]
 
 
 def _conditions_by_type(conditions: Sequence[JsonObject] | None) -> dict[str, JsonObject]:
-    return {one["type"]: one for one in conditions or ()}
+    return {condition["type"]: condition for condition in conditions or ()}
 
 
 def _admission_status(status: JsonObject) -> dict[str, Any]:
     """Return the admission status of a status, without empty fields."""
-    conditions = [one for one in status.get("conditions") or () if one.get("type") in ADMISSION_CONDITIONS]
+    conditions = [
+        condition
+        for condition in status.get("conditions") or ()
+        if condition.get("type") in ADMISSION_CONDITIONS
+    ]
     fields = {name: status[name] for name in ADMISSION_FIELDS if status.get(name) not in (None, [], {})}
     return {"conditions": conditions, **fields}
 
@@ -122,8 +126,8 @@ def _correcting_patch(
     applied under the same field manager.
     """
     is_left = bool(removed) and not removed.isdisjoint(_paths(written))
-    kept = _conditions_by_type(after.get("conditions")).keys() - ADMISSION_CONDITIONS
-    if not is_left and kept <= _conditions_by_type(written.get("conditions")).keys():
+    other_types = _conditions_by_type(after.get("conditions")).keys() - ADMISSION_CONDITIONS
+    if not is_left and other_types <= _conditions_by_type(written.get("conditions")).keys():
         return None
     return create_merge_patch(written, after)
 

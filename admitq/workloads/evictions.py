@@ -116,4 +116,4 @@ EVICTIONS: Final = (
 
 def reasons_requeued(when: RequeueTime) -> frozenset[str]:
     """Return the reasons of the condition Evicted after which a workload is requeued at this time."""
-    return frozenset(one.condition_reason for one in EVICTIONS if one.requeue_time is when)
+    return frozenset(eviction.condition_reason for eviction in EVICTIONS if eviction.requeue_time is when)

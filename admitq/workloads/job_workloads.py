@@ -67,7 +67,7 @@ class WorkloadOptions(Protocol):
 
     @property
     def longest_workload_name(self) -> int:
-        """The most characters in the name of a Workload."""
+        """The maximum length of the name of a Workload."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class WorkloadOptions(Protocol):
 
 
 class JobSource(Protocol):
-    """A job, and everything else that decides how its Workload looks."""
+    """A job, and all other inputs of its Workload."""
 
     @property
     def integration(self) -> Integration:
@@ -154,19 +154,26 @@ def job_priority(case: JobSource) -> JobPriority:
         PriorityClassMissing: the class does not exist.
     """
     if label := _label(case, case.names.priority_class):
-        found = case.lookups.workload_priority_class(label)
-        if found is None:
+        stored = case.lookups.workload_priority_class(label)
+        if stored is None:
             raise PriorityClassMissing("WorkloadPriorityClass", label)
-        return _priority(case.names.group, "WorkloadPriorityClass", found)
+        return _priority(case.names.group, "WorkloadPriorityClass", stored)
     job: JsonObject = case.job or {}
     if own := case.integration.templates.find_priority_class(job) or _priority_class_of_pods(case, job):
-        found = case.lookups.priority_class(own)
-        if found is None:
+        stored = case.lookups.priority_class(own)
+        if stored is None:
             raise PriorityClassMissing("PriorityClass", own)
-        return _priority(PRIORITY_GROUP, "PriorityClass", found)
-    defaults = [one for one in case.lookups.priority_classes() if one.get("globalDefault") is True]
+        return _priority(PRIORITY_GROUP, "PriorityClass", stored)
+    defaults = [
+        priority_class
+        for priority_class in case.lookups.priority_classes()
+        if priority_class.get("globalDefault") is True
+    ]
     if defaults:
-        lowest = min(defaults, key=lambda one: (one.get("value") or 0, one["metadata"]["name"]))
+        lowest = min(
+            defaults,
+            key=lambda priority_class: (priority_class.get("value") or 0, priority_class["metadata"]["name"]),
+        )
         return _priority(PRIORITY_GROUP, "PriorityClass", lowest)
     return JobPriority(0, None)
 
@@ -210,10 +217,10 @@ def _topology_request(indexes: PodIndexLabels) -> dict[str, Any]:
     return {field: value for field, value in request.items() if value is not None}
 
 
-def has_same_pods(case: JobSource, wanted: JsonObject, listed: JsonObject, *, tolerations: bool) -> bool:
+def has_same_pods(case: JobSource, current: JsonObject, listed: JsonObject, *, tolerations: bool) -> bool:
     """Whether the pods of a podset in the Workload are charged like those of the job's current podset."""
     template = sanitise_template(listed.get("template") or {}, case.integration.templates.platform_labels)
-    return has_same_charges(wanted["template"], template, tolerations=tolerations)
+    return has_same_charges(current["template"], template, tolerations=tolerations)
 
 
 def maximum_execution_seconds(case: JobSource) -> int | None:
@@ -227,11 +234,11 @@ def maximum_execution_seconds(case: JobSource) -> int | None:
 
 def _active_members_by_role(job: JsonObject, composition: Composition) -> dict[str, list[JsonObject]]:
     """Return the active members of a group by the podset that they name, oldest first."""
-    found: dict[str, list[JsonObject]] = {}
+    counts: dict[str, list[JsonObject]] = {}
     for member in list_members(job) if get_group_name(job) else ():
         if not pods.is_inactive(member):
-            found.setdefault(composition.get_pod_set(job, member), []).append(member)
-    return found
+            counts.setdefault(composition.get_pod_set(job, member), []).append(member)
+    return counts
 
 
 def _workload_spec(case: JobSource) -> dict[str, Any]:
@@ -296,12 +303,12 @@ def new_workload(case: JobSource) -> dict[str, Any]:
 
 
 def _copied_labels(case: JobSource) -> dict[str, str]:
-    """Return the labels to copy. For a group, the members are asked in turn."""
+    """Return the labels to copy. For a group, the first member with a label decides."""
     job: JsonObject = case.job or {}
     return {
         key: value
-        for one in list_members(job) or (job,)
-        for key, value in value_at(one, ("metadata", "labels"), {}).items()
+        for member in list_members(job) or (job,)
+        for key, value in value_at(member, ("metadata", "labels"), {}).items()
         if key in case.conventions.label_keys_to_copy
     }
 
@@ -312,15 +319,15 @@ def _metric_values(case: JobSource, place: str) -> dict[str, str]:
     For a group, a value is copied if all pods that have the key agree on it.
     """
     job = case.job or {}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for location in case.conventions.metric_values_to_copy:
         if location.place != place:
             continue
         members = list_members(job) or (job,)
-        given = {value_at(one, ("metadata", place, location.key)) for one in members} - {None}
-        if len(given) == 1:
-            found[location.key] = given.pop()
-    return found
+        present = {value_at(member, ("metadata", place, location.key)) for member in members} - {None}
+        if len(present) == 1:
+            values[location.key] = present.pop()
+    return values
 
 
 def _workload_name(case: JobSource) -> str:
@@ -347,7 +354,7 @@ def owner_references(case: JobSource) -> list[dict[str, Any]]:
     """
     job: JsonObject = case.job or {}
     if get_group_name(job):
-        return [_reference(case, one) for one in list_members(job)]
+        return [_reference(case, member) for member in list_members(job)]
     return [{**_reference(case, job), "controller": True}]
 
 
@@ -401,9 +408,9 @@ def admission_gates_patch(workload: JsonObject, jobs: Iterable[JsonObject], name
 
     It adds no gates: a user with the right to update Workloads may remove a gate from the Workload alone.
     """
-    left = {gate for one in jobs for gate in list_gates(one, names)}
+    remaining = {gate for job in jobs for gate in list_gates(job, names)}
     gates = list_gates(workload, names)
-    kept = [gate for gate in gates if gate in left]
-    if kept == gates:
+    reported = [gate for gate in gates if gate in remaining]
+    if reported == gates:
         return {}
-    return {"metadata": {"annotations": {names.admission_gated_by: ",".join(kept) or None}}}
+    return {"metadata": {"annotations": {names.admission_gated_by: ",".join(reported) or None}}}

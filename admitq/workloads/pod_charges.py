@@ -31,10 +31,10 @@ class PodCharge(NamedTuple):
             for resource, amount in self.requests.items()
             if amount > other.requests.get(resource, Fraction())
         ]
-        left = list(other.claims)
+        unmatched = list(other.claims)
         for claim in self.claims:
-            if claim in left:
-                left.remove(claim)
+            if claim in unmatched:
+                unmatched.remove(claim)
             else:
                 more.append(f"resource claim {claim}")
         return sorted(more)
@@ -57,8 +57,8 @@ def _claims(spec: JsonObject) -> Iterable[str]:
     listed: Any = value_at(spec, ("resourceClaims",), [])
     for claim in listed if isinstance(listed, list) else ():
         named = value_at(claim, ("resourceClaimName",))
-        made = value_at(claim, ("resourceClaimTemplateName",))
-        yield f"template {made}" if made else str(named)
+        template_name = value_at(claim, ("resourceClaimTemplateName",))
+        yield f"template {template_name}" if template_name else str(named)
 
 
 def granted_charges(workload: JsonObject) -> dict[str, PodCharge]:
@@ -67,20 +67,20 @@ def granted_charges(workload: JsonObject) -> dict[str, PodCharge]:
     For each resource, this is the larger of the template's request and the charged amount. The charged amount
     contains defaults of a LimitRange or a RuntimeClass, which the template does not contain.
     """
-    found = {
-        one.get("name", "main"): pod_charge(value_at(one, ("template", "spec"), {}))
-        for one in value_at(workload, ("spec", "podSets"), [])
+    charges = {
+        pod_set.get("name", "main"): pod_charge(value_at(pod_set, ("template", "spec"), {}))
+        for pod_set in value_at(workload, ("spec", "podSets"), [])
     }
     for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), []):
         name = assignment.get("name", "main")
         count = value_at(assignment, ("count",), 0)
-        if name not in found or not isinstance(count, int) or count <= 0:
+        if name not in charges or not isinstance(count, int) or count <= 0:
             continue
-        requests = dict(found[name].requests)
+        requests = dict(charges[name].requests)
         for resource, total in value_at(assignment, ("resourceUsage",), {}).items():
             requests[resource] = max(requests.get(resource, Fraction()), _amount(total) / count)
-        found[name] = found[name]._replace(requests=requests)
-    return found
+        charges[name] = charges[name]._replace(requests=requests)
+    return charges
 
 
 def _amount(quantity: Any) -> Fraction:
@@ -101,9 +101,9 @@ def find_role_mismatch(named: Mapping[str, Iterable[JsonObject]]) -> str | None:
         charged = pod_charge(value_at(first, ("spec",), {}))
         for pod in others:
             if more := pod_charge(value_at(pod, ("spec",), {})).resources_above(charged):
-                one, other = (value_at(each, ("metadata", "name"), "") for each in (pod, first))
+                pod_name, first_name = (value_at(each, ("metadata", "name"), "") for each in (pod, first))
                 return (
-                    f"pods '{other}' and '{one}' name the same role '{pod_set}', and '{one}' asks for more "
-                    f"{', '.join(more)}: give them different roles"
+                    f"pods '{first_name}' and '{pod_name}' name the same role '{pod_set}', "
+                    f"and '{pod_name}' requests more {', '.join(more)}: give them different roles"
                 )
     return None

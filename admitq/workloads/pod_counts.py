@@ -6,7 +6,7 @@ from admitq_api.json_objects import JsonObject, value_at
 def requested_pod_counts(workload: JsonObject) -> dict[str, int]:
     """Return the number of pods in the spec, by podset."""
     listed = value_at(workload, ("spec", "podSets"), [])
-    return {one.get("name", "main"): one.get("count", 1) for one in listed}
+    return {pod_set.get("name", "main"): pod_set.get("count", 1) for pod_set in listed}
 
 
 def assigned_pod_counts(workload: JsonObject) -> dict[str, int]:
@@ -14,11 +14,13 @@ def assigned_pod_counts(workload: JsonObject) -> dict[str, int]:
 
     Another program may have written an assignment without a count. Such an assignment is for all pods.
     """
-    wanted = requested_pod_counts(workload)
+    requested = requested_pod_counts(workload)
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
     return {
-        (name := one.get("name", "main")): wanted.get(name, 0) if one.get("count") is None else one["count"]
-        for one in assignments
+        (name := assignment.get("name", "main")): requested.get(name, 0)
+        if assignment.get("count") is None
+        else assignment["count"]
+        for assignment in assignments
     }
 
 
@@ -28,7 +30,7 @@ def covered_pod_counts(workload: JsonObject) -> dict[str, int]:
     After a scale-down, the spec has the lower count before the assignment has it. Another program may have
     assigned fewer pods than the podset has.
     """
-    wanted = requested_pod_counts(workload)
+    requested = requested_pod_counts(workload)
     return {
-        name: min(count, wanted.get(name, count)) for name, count in assigned_pod_counts(workload).items()
+        name: min(count, requested.get(name, count)) for name, count in assigned_pod_counts(workload).items()
     }

@@ -215,17 +215,17 @@ def restore_template(
     """
     result = template
     for path in _INJECTED_PATHS:
-        wanted = value_at(original, path)
+        value = value_at(original, path)
         if path == _LABELS:
             own = value_at(template, path, {})
-            kept = select_fields(own, keep_labels)
-            wanted = ({**(wanted or {}), **kept}) or None
-        if wanted is None:
+            labels = select_fields(own, keep_labels)
+            value = ({**(value or {}), **labels}) or None
+        if value is None:
             # The field is removed and not set to null, because a merge patch does not merge lists of
             # templates.
             result = without_value_pruned(result, path)
-        elif value_at(result, path) != wanted:
-            result = with_value(result, path, wanted)
+        elif value_at(result, path) != value:
+            result = with_value(result, path, value)
     return result
 
 
@@ -269,12 +269,12 @@ def sanitise_template(template: JsonObject, drop_labels: Iterable[str] = ()) -> 
     for name in _CONTAINER_LISTS:
         if spec.get(name):
             spec[name] = [
-                _drop_repeated_items(_set_default_protocols(one), _MERGE_KEYS_OF_CONTAINERS)
-                for one in spec[name]
+                _drop_repeated_items(_set_default_protocols(container), _MERGE_KEYS_OF_CONTAINERS)
+                for container in spec[name]
             ]
-    kept = {key: value for key, value in metadata.items() if value}
+    fields = {key: value for key, value in metadata.items() if value}
     return {
-        **({"metadata": kept} if kept else {}),
+        **({"metadata": fields} if fields else {}),
         "spec": _drop_repeated_items(spec, _MERGE_KEYS_OF_PODS),
     }
 
@@ -315,31 +315,31 @@ def has_same_charges(left: JsonObject, right: JsonObject, *, tolerations: bool =
     Fields are compared by meaning, and tolerations and claims as sets. So different notations are equal: an
     operator with a typed client drops empty fields when it writes its job.
     """
-    one, other = left.get("spec") or {}, right.get("spec") or {}
-    if not _has_same_pod_level_charges(one, other):
+    first, other = left.get("spec") or {}, right.get("spec") or {}
+    if not _has_same_pod_level_charges(first, other):
         return False
     if any(
-        not _same_containers(one.get(name) or [], other.get(name) or [])
+        not _same_containers(first.get(name) or [], other.get(name) or [])
         for name in ("initContainers", "containers")
     ):
         return False
-    return not tolerations or {*map(_toleration_key, one.get("tolerations") or ())} == {
+    return not tolerations or {*map(_toleration_key, first.get("tolerations") or ())} == {
         *map(_toleration_key, other.get("tolerations") or ())
     }
 
 
-def _has_same_pod_level_charges(one: JsonObject, other: JsonObject) -> bool:
+def _has_same_pod_level_charges(first: JsonObject, other: JsonObject) -> bool:
     """Whether the charges apart from containers are equal.
 
     The API server adds the overhead of the RuntimeClass to pods, so a template need not contain it.
     """
-    overheads = [spec.get("overhead") or {} for spec in (one, other)]
-    of_class = bool(one.get("runtimeClassName")) and not all(overheads)
+    overheads = [spec.get("overhead") or {} for spec in (first, other)]
+    of_class = bool(first.get("runtimeClassName")) and not all(overheads)
     return (
-        (one.get("runtimeClassName") or "") == (other.get("runtimeClassName") or "")
+        (first.get("runtimeClassName") or "") == (other.get("runtimeClassName") or "")
         and (of_class or are_equivalent(*({"overhead": overhead} for overhead in overheads)))
-        and are_equivalent(*({"resources": spec.get("resources")} for spec in (one, other)))
-        and are_equivalent(*(_claims_by_name(spec) for spec in (one, other)))
+        and are_equivalent(*({"resources": spec.get("resources")} for spec in (first, other)))
+        and are_equivalent(*(_claims_by_name(spec) for spec in (first, other)))
     )
 
 

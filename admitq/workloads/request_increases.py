@@ -30,34 +30,34 @@ class RequestIncrease(NamedTuple):
         """Return the requested and the granted amount as text."""
         if self.additional_pods:
             return (
-                f"podset {self.pod_set} asks for {self.requested_count} pods, {self.granted_count} admitted"
+                f"podset {self.pod_set} requests {self.requested_count} pods, {self.granted_count} admitted"
             )
-        return f"pods of podset {self.pod_set} ask for more {self.resource} than was admitted"
+        return f"pods of podset {self.pod_set} request more {self.resource} than was admitted"
 
 
 def find_request_increases(
-    wanted: Sequence[JsonObject], granted: Sequence[JsonObject]
+    current: Sequence[JsonObject], granted: Sequence[JsonObject]
 ) -> list[RequestIncrease]:
     """Return the podsets that request more than the granted podsets of the same names.
 
     Both arguments are podsets as a Workload lists them. The webhook compares a changed job with the stored
     one.
     """
-    before = {one.get("name", "main"): one for one in granted}
-    found: list[RequestIncrease] = []
-    for one in wanted:
-        name = one.get("name", "main")
+    before = {pod_set.get("name", "main"): pod_set for pod_set in granted}
+    increases: list[RequestIncrease] = []
+    for pod_set in current:
+        name = pod_set.get("name", "main")
         other = before.get(name)
         allowed = 0 if other is None else other.get("count", 1)
-        resource = "" if other is None else _larger_request(one, other)
-        if one.get("count", 1) > allowed or resource:
-            found.append(RequestIncrease(name, one.get("count", 1), allowed, resource))
-    return found
+        resource = "" if other is None else _larger_request(pod_set, other)
+        if pod_set.get("count", 1) > allowed or resource:
+            increases.append(RequestIncrease(name, pod_set.get("count", 1), allowed, resource))
+    return increases
 
 
-def _larger_request(one: JsonObject, other: JsonObject) -> str:
+def _larger_request(current: JsonObject, other: JsonObject) -> str:
     """Return the first resource, by name, of which a pod requests more than before; empty if none."""
-    now, before = _requests(one), _requests(other)
+    now, before = _requests(current), _requests(other)
     return next((name for name, value in sorted(now.items()) if value > before.get(name, 0)), "")
 
 

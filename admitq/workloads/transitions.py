@@ -24,11 +24,11 @@ CHECK_RESET_PREFIX: Final = "Reset to Pending after eviction."
 LARGEST_COUNT: Final = 2**31 - 1
 """The largest number that the API server accepts for a counter of the status."""
 
-MOST_COUNTED_EVICTIONS: Final = 256
-"""The most items in the list of counted evictions; each is for one reason and cause."""
+MAX_COUNTED_EVICTIONS: Final = 256
+"""The maximum number of items in the list of counted evictions; each is for one reason and cause."""
 
 _LONGEST_CAUSE: Final = 316
-"""The most characters that the API server accepts for the cause of counted evictions."""
+"""The maximum length of the cause of counted evictions that the API server accepts."""
 
 _REASONS_REQUEUED_AT_ONCE: Final = reasons_requeued(RequeueTime.AT_ONCE)
 """Reasons of evictions after which a workload is requeued as soon as its job has stopped."""
@@ -36,12 +36,12 @@ _REASONS_REQUEUED_AT_ONCE: Final = reasons_requeued(RequeueTime.AT_ONCE)
 _REASONS_REQUEUED_AFTER_BACKOFF: Final = reasons_requeued(RequeueTime.AFTER_BACKOFF)
 
 
-def find_condition(workload: JsonObject, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
+def find_condition(workload: JsonObject, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the name in the API
     """Return a condition of the Workload; None if it is absent."""
     return conditions.find_condition(value_at(workload, ("status", "conditions")), type)
 
 
-def is_condition_true(workload: JsonObject, type: ConditionType) -> bool:  # noqa: A002 the API's name
+def is_condition_true(workload: JsonObject, type: ConditionType) -> bool:  # noqa: A002 the name in the API
     """Whether a condition of the Workload is True."""
     return conditions.is_true(value_at(workload, ("status", "conditions")), type)
 
@@ -88,11 +88,11 @@ def is_active(workload: JsonObject) -> bool:
     return value_at(workload, ("spec", "active"), True) is not False
 
 
-def condition_since(workload: JsonObject, type: ConditionType) -> int | None:  # noqa: A002 the API's name
+def condition_since(workload: JsonObject, type: ConditionType) -> int | None:  # noqa: A002 the name in the API
     """Return the last transition of a condition in nanoseconds; None if it is absent or not readable."""
-    found = find_condition(workload, type)
+    condition = find_condition(workload, type)
     try:
-        return None if found is None else conditions.parse_time(found.get("lastTransitionTime", ""))
+        return None if condition is None else conditions.parse_time(condition.get("lastTransitionTime", ""))
     except (ValueError, TypeError):
         return None
 
@@ -110,8 +110,12 @@ class StatusTransition:
 
     def set_condition(self, type: ConditionType, status: bool, reason: str, message: str) -> None:  # noqa: A002
         """Set a condition. An equal condition stays as it is, even if it has another observedGeneration."""
-        found = self.find_condition(type)
-        if found is not None and (found.get("status"), found.get("reason"), found.get("message")) == (
+        condition = self.find_condition(type)
+        if condition is not None and (
+            condition.get("status"),
+            condition.get("reason"),
+            condition.get("message"),
+        ) == (
             str(status),
             str(reason),
             conditions.truncate(message),
@@ -127,15 +131,15 @@ class StatusTransition:
             observed_generation=value_at(self._workload, ("metadata", "generation")),
         )
 
-    def remove_condition(self, type: ConditionType) -> None:  # noqa: A002 the API's name
+    def remove_condition(self, type: ConditionType) -> None:  # noqa: A002 the name in the API
         """Remove a condition."""
         self.status["conditions"] = conditions.without_condition(self.status.get("conditions"), type)
 
-    def find_condition(self, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
+    def find_condition(self, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the name in the API
         """Return a condition of the changed status; None if it is absent."""
         return conditions.find_condition(self.status.get("conditions"), type)
 
-    def is_condition_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+    def is_condition_true(self, type: ConditionType) -> bool:  # noqa: A002 the name in the API
         """Whether a condition of the changed status is True."""
         return conditions.is_true(self.status.get("conditions"), type)
 
@@ -184,7 +188,9 @@ class StatusTransition:
         """Reset outdated checks and gates."""
         for field, reset in (("admissionChecks", self._reset_check), ("preemptionGates", self._close_gate)):
             if self.status.get(field):
-                self.status[field] = [reset(one) if is_outdated(one) else one for one in self.status[field]]
+                self.status[field] = [
+                    reset(item) if is_outdated(item) else item for item in self.status[field]
+                ]
 
     def _reset_check(self, check: JsonObject) -> JsonObject:
         """Return the check after an eviction: Retry increments its retry count, Ready removes the count."""
@@ -216,7 +222,7 @@ class StatusTransition:
                 count["count"] = _next_count(count.get("count"))
                 break
         else:
-            if len(counts) == MOST_COUNTED_EVICTIONS:
+            if len(counts) == MAX_COUNTED_EVICTIONS:
                 return
             counts.append({"reason": reason, "underlyingCause": cause, "count": 1})
         stats["evictions"] = counts
@@ -247,7 +253,7 @@ class StatusTransition:
     def requeue(self, pending_reason: str, *, may_return: bool = True) -> None:
         """End an eviction after the job has stopped: release the quota, and requeue the workload.
 
-        A workload that ``may_return`` is false for is not requeued at once, whatever the eviction. If the
+        With ``may_return=False`` the workload is not requeued at once, whatever the kind of eviction. If the
         backoff ended while the workload still held its quota, the workload stays requeued, because nothing
         would end a second backoff. Another program may have written only the eviction, so checks and gates
         that have not changed since are reset here. Checks in state Retry are reset, too: this is the retry,
@@ -263,8 +269,9 @@ class StatusTransition:
         if evicted:
             began = conditions.parse_time(evicted["lastTransitionTime"])
             self._reset_checks_and_gates(
-                lambda one: (
-                    one.get("state") == "Retry" or conditions.parse_time(one["lastTransitionTime"]) < began
+                lambda check: (
+                    check.get("state") == "Retry"
+                    or conditions.parse_time(check["lastTransitionTime"]) < began
                 )
             )
         self.release(pending_reason, message)
@@ -338,10 +345,7 @@ def _next_count(count: int | None) -> int:
 
 
 def forgets_past_execution_time(workload: JsonObject) -> bool:
-    """Whether the past execution time is reset.
-
-    This is so for a workload that was deactivated because it reached its maximum execution time.
-    """
+    """Whether the past execution time is reset: the workload was deactivated when it reached its maximum."""
     evicted = find_condition(workload, ConditionType.EVICTED) or {}
     return evicted.get("reason") == create_deactivation_reason(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED)
 

@@ -51,8 +51,8 @@ def format_duration(duration: timedelta) -> str:
     sign = "-" if duration < timedelta(0) else ""
     microseconds = abs(duration) // timedelta(microseconds=1)
     seconds, fraction = divmod(microseconds, 1_000_000)
-    hours, rest = divmod(seconds, 3600)
-    minutes, rest = divmod(rest, 60)
-    tail = f"{rest}.{fraction:06d}".rstrip("0") if fraction else str(rest)
+    hours, remainder = divmod(seconds, 3600)
+    minutes, remainder = divmod(remainder, 60)
+    tail = f"{remainder}.{fraction:06d}".rstrip("0") if fraction else str(remainder)
     parts = (f"{hours}h" if hours else "", f"{minutes}m" if hours or minutes else "", f"{tail}s")
     return sign + "".join(parts)

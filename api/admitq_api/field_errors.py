@@ -131,14 +131,16 @@ def join_errors(errors: Iterable[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def select_new_errors(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
+def select_new_errors(
+    changed_errors: Iterable[FieldError], stored_errors: Iterable[FieldError]
+) -> list[FieldError]:
     """Return the errors of a changed object that the stored object does not have.
 
     An invalid object may have been stored while the webhook was not installed, or with other feature gates.
     Updates that do not change the error are still accepted, for example of finalizers, labels or the status.
     """
-    errors = [*found]
-    stale = [*known] if errors else []
+    errors = [*changed_errors]
+    stale = [*stored_errors] if errors else []
     return [error for error in errors if error not in stale]
 
 

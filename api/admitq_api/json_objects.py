@@ -35,8 +35,8 @@ def text_at(document: Any, path: Iterable[str | int]) -> str:
 
 def object_at(document: Any, path: Iterable[str | int] = ()) -> JsonObject:
     """Return the object at a path, or the document itself; an empty object if there is none."""
-    found = value_at(document, path)
-    return cast("JsonObject", found) if isinstance(found, Mapping) else {}
+    value = value_at(document, path)
+    return cast("JsonObject", value) if isinstance(value, Mapping) else {}
 
 
 def text_fields_at(document: Any, path: Iterable[str | int] = ()) -> dict[str, str]:
@@ -77,25 +77,25 @@ def with_value(document: Any, path: Sequence[str | int], value: Any) -> Any:
     """
     if not path:
         return value
-    step, rest = path[0], path[1:]
+    step, remaining_path = path[0], path[1:]
     if isinstance(step, int):
         items: list[Any] = list(document)
-        items[step] = with_value(items[step], rest, value)
+        items[step] = with_value(items[step], remaining_path, value)
         return items
     fields: dict[str, Any] = dict(document) if isinstance(document, Mapping) else {}
-    fields[str(step)] = with_value(fields.get(step), rest, value)
+    fields[str(step)] = with_value(fields.get(step), remaining_path, value)
     return fields
 
 
 def without_value_pruned(document: Any, path: Sequence[str]) -> Any:
     """Return a copy of the document without the key at the path and without objects that this empties."""
-    step, *rest = path
+    step, *remaining_path = path
     if not isinstance(document, Mapping) or step not in document:
         return document
-    kept = {key: value for key, value in document.items() if key != step}
-    if rest and (inner := without_value_pruned(document[step], rest)) not in ({}, None):
-        kept[step] = inner
-    return kept
+    other_fields = {key: value for key, value in document.items() if key != step}
+    if remaining_path and (inner := without_value_pruned(document[step], remaining_path)) not in ({}, None):
+        other_fields[step] = inner
+    return other_fields
 
 
 def without_value(document: Any, path: Sequence[str | int]) -> Any:

@@ -20,17 +20,17 @@ def parse_path(path: str) -> tuple[str, ...]:
     Raises:
         ValueError: the text is not a path.
     """
-    found: list[str] = []
+    steps: list[str] = []
     end = 0
     for match in _STEP.finditer(path):
         if match.start() != end:
             break
         plain, key = match.groups()
-        found.append(plain or (MapKey(key) if key else EACH_ELEMENT))
+        steps.append(plain or (MapKey(key) if key else EACH_ELEMENT))
         end = match.end()
-    if not found or end != len(path) or path[0] in ".[":
+    if not steps or end != len(path) or path[0] in ".[":
         raise ValueError(
             f"{path!r} is no path: write one like spec.template, spec.tasks[].template for all elements of a "
             "list, or metadata.annotations[example.com/key]"
         )
-    return tuple(found)
+    return tuple(steps)

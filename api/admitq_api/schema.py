@@ -226,8 +226,8 @@ _BOUNDS: Mapping[str, Mapping[str, str]] = {
 
 def _bounds(bound: Any, of: str | None) -> dict[str, Any]:
     words = _BOUNDS.get(of or "", {})
-    found = {word: getattr(bound, name, None) for name, word in words.items()}
-    return {word: value for word, value in found.items() if value is not None}
+    bounds = {word: getattr(bound, name, None) for name, word in words.items()}
+    return {word: value for word, value in bounds.items() if value is not None}
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
@@ -250,8 +250,8 @@ def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
 def _flattened(metadata: list[Any]) -> list[Any]:
     return [
         inner
-        for one in metadata
-        for inner in (_flattened(one.metadata) if isinstance(one, FieldInfo) else (one,))
+        for entry in metadata
+        for inner in (_flattened(entry.metadata) if isinstance(entry, FieldInfo) else (entry,))
     ]
 
 

@@ -23,16 +23,16 @@ _EMPTY_TEXTS: Final = frozenset({("env", "value"), ("tolerations", "value"), ("t
 """Fields of list items for which an empty string is the same as an absent field, each with its list."""
 
 
-def are_equivalent(one: object, other: object, defaults: Mapping[str, object] | None = None) -> bool:
+def are_equivalent(left: object, right: object, defaults: Mapping[str, object] | None = None) -> bool:
     """Whether two values have the same meaning: absent, null and empty are equal, as are equal quantities.
 
     Args:
-        one: the first value.
-        other: the second value.
+        left: the first value.
+        right: the second value.
         defaults: the defaults of absent fields, in the objects or in each object of the lists.
     """
-    return _canonicalize(_with_defaults(one, defaults or {})) == _canonicalize(
-        _with_defaults(other, defaults or {})
+    return _canonicalize(_with_defaults(left, defaults or {})) == _canonicalize(
+        _with_defaults(right, defaults or {})
     )
 
 

@@ -89,41 +89,47 @@ def _parser() -> argparse.ArgumentParser:
     )
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
 
-    one = benchmarks.add_parser("seed", help="run Jobs of ten pods that end only after all ten are ready")
-    one.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    one.add_argument(
+    seed_parser = benchmarks.add_parser(
+        "seed", help="run Jobs of ten pods that end only after all ten are ready"
+    )
+    seed_parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
+    seed_parser.add_argument(
         "--setting",
         choices=sorted(seed.SETTINGS),
         default="literal",
         help="size of a pod: literal is 2 CPU and 2 Gi, ten-minute is 333m and 333 Mi (default literal)",
     )
-    one.add_argument(
+    seed_parser.add_argument(
         "--scale", type=_positive, default=1.0, metavar="X", help="divisor of run times (default 1)"
     )
-    one.add_argument("--jobs", type=_count, default=1000, metavar="N", help="number of Jobs (default 1000)")
-    one.add_argument("--nodes", type=_count, default=100, metavar="N", help="number of nodes (default 100)")
-    one.add_argument(
+    seed_parser.add_argument(
+        "--jobs", type=_count, default=1000, metavar="N", help="number of Jobs (default 1000)"
+    )
+    seed_parser.add_argument(
+        "--nodes", type=_count, default=100, metavar="N", help="number of nodes (default 100)"
+    )
+    seed_parser.add_argument(
         "--node-cpu",
         type=_count,
         default=10,
         metavar="N",
         help="CPUs and Gi of memory of a node (default 10)",
     )
-    one.add_argument(
+    seed_parser.add_argument(
         "--deadline",
         type=_count,
         default=900,
         metavar="S",
         help="activeDeadlineSeconds of each Job, without the scale (default 900)",
     )
-    one.add_argument(
+    seed_parser.add_argument(
         "--timeout",
         type=_positive,
         default=None,
         metavar="S",
         help="seconds after which the run stops (default: three times the bound, at least 1800)",
     )
-    one.add_argument(
+    seed_parser.add_argument(
         "--raises",
         type=_count,
         default=0,
@@ -131,8 +137,12 @@ def _parser() -> argparse.ArgumentParser:
         help="also raise this many running Jobs beyond their admission, and measure how long it "
         "takes to stop each (default 0)",
     )
-    one.add_argument("--no-queue", action="store_true", help="run the same load on a cluster without admitq")
-    one.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the run times (default 1)")
+    seed_parser.add_argument(
+        "--no-queue", action="store_true", help="run the same load on a cluster without admitq"
+    )
+    seed_parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of the run times (default 1)"
+    )
 
     alone = benchmarks.add_parser("core", help="measure the decision core, without a control plane")
     alone.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")

@@ -1,7 +1,8 @@
 """Measure the speed and the memory of the decision core, alone and in one process.
 
-A fresh process measures each figure, so that none inherits the memory of another. Seconds are wall time,
-which other processes of the machine lengthen. ``cpu`` figures count only CPU time of the process itself.
+Each figure is measured in its own process, so that memory of other figures does not count. Seconds are wall
+time, which other processes of the machine lengthen. ``cpu`` figures count only CPU time of the process
+itself.
 """
 
 import gc
@@ -81,7 +82,8 @@ def _scaled(setting: Setting, scale: float) -> Setting:
 def _throughput(setting: Setting, suffix: str, effort: Effort) -> Report:
     """Queue all workloads, admit and finish them, and return admissions per second of the second part."""
     runs = [_run(_scaled(setting, effort.scale), suffix) for _ in range(effort.repeats)]
-    # A tenth is enough to measure decisions after each finished workload, in place of each instant.
+    # A tenth of the workloads is enough when the core decides after each finished workload, not after each
+    # instant.
     alone = _run(_scaled(setting, effort.scale / 10), f"{suffix}_one_by_one", alone=True)
     walls = [run.admitted / run.deciding.wall for run in runs]
     return {
@@ -175,17 +177,17 @@ class _Deep:
 
     def _settle(self, ended: list[Workload]) -> int:
         """Finish workloads, admit others, submit as many new ones, and return how many were admitted."""
-        observed = [WorkloadChanged(replace(each, finished=True)) for each in ended]
+        observed = [WorkloadChanged(replace(workload, finished=True)) for workload in ended]
         with self.spent.measured():
             for event in observed:
                 self.state.handle(event, now=self.now)
             decided = self.state.handle(CyclesRequested(), now=self.now)
         reserved = [
-            replace(self._waiting(each), admission=each.admission, admitted=True)
-            for each in decided
-            if isinstance(each, ReserveQuota)
+            replace(self._waiting(reservation), admission=reservation.admission, admitted=True)
+            for reservation in decided
+            if isinstance(reservation, ReserveQuota)
         ]
-        observed = [WorkloadChanged(each) for each in reserved]
+        observed = [WorkloadChanged(workload) for workload in reserved]
         with self.spent.measured():
             for event in observed:
                 self.state.handle(event, now=self.now)
@@ -199,7 +201,7 @@ class _Deep:
         return workload(decided.key.name, 0, self.shapes[number % SHAPES], 0, number)
 
     def microseconds_per_admission(self, admissions: int) -> float:
-        """Return the CPU time of an admission and of the end of another workload that made room for it."""
+        """Return the CPU time to finish a workload and to admit another one in its place."""
         self.spent = Spent()
         admitted = 0
         while admitted < admissions:
@@ -230,29 +232,29 @@ def _depth(effort: Effort) -> Report:
 
 
 def _preemption(effort: Effort) -> Report:
-    """Return the least value of the repeats at each percentile, since interruptions are noise."""
+    """Return the lowest value of the repeats at each percentile: interruptions only lengthen times."""
     count = max(1, round(500 * effort.scale))
     at: dict[float, list[float]] = {0.5: [], 0.99: [], 1.0: []}
-    found = 0
+    found_targets = 0
     for _ in range(effort.repeats):
-        seconds, found = searches(count)
+        seconds, found_targets = searches(count)
         for fraction, values in at.items():
             values.append(percentile(seconds, fraction) or 0.0)
-    if not found:
-        raise MeasurementFailed("no search found targets")
+    if not found_targets:
+        raise MeasurementFailed("no search has found targets")
     return {
         "preempt_p50_ms": round(min(at[0.5]) * 1000, 2),
         "preempt_p99_ms": round(min(at[0.99]) * 1000, 2),
         "preempt_max_ms": round(min(at[1.0]) * 1000, 2),
         "preempt_searches": count,
-        "preempt_searches_that_found": found,
+        "preempt_searches_that_found": found_targets,
     }
 
 
 def _crowds(effort: Effort) -> Report:
-    """Return the least value of the repeats for each figure."""
+    """Return the lowest value of the repeats for each figure."""
     report: Report = {}
-    reduce_collections()  # as the manager does
+    reduce_collections()  # As in the manager.
     for queues in (250, 1000):
         count = max(4, round(queues * effort.scale))
         runs = [core_crowds.reclaim(count) for _ in range(effort.repeats)]
@@ -266,7 +268,7 @@ def _crowds(effort: Effort) -> Report:
 
 
 def _stretches(effort: Effort) -> Report:
-    """Return the longest time without a turn of the event loop in any case, the least of the repeats."""
+    """Return the longest time for which any case blocks the event loop: the lowest value of the repeats."""
     queues, pending = max(4, round(1000 * effort.scale)), round(50_000 * effort.scale)
     waiting = max(4, round(20_000 * effort.scale))
     cases = {
@@ -309,14 +311,14 @@ FIGURES: Final[Mapping[str, Callable[[Effort], Report]]] = {
     "simulate-seed": _simulate_seed,
     "simulate-trace": _simulate_trace,
 }
-"""What can be measured, by the name under which it is asked for."""
+"""The functions that measure figures, by the name of the figure on the command line."""
 
 
 def measure(names: Collection[str], effort: Effort) -> Report:
     """Measure figures, each in its own process.
 
     Args:
-        names: which of ``FIGURES``; none means all.
+        names: keys of ``FIGURES``; empty means all.
         effort: the share of each figure's full measurement.
     """
     report: Report = {}

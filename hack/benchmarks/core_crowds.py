@@ -48,14 +48,14 @@ def reclaim(queues: int, settings: CoreSettings | None = None) -> tuple[float, f
     state = new_state(Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM), settings)
     for queue in range(0, queues, 2):
         for number in range(_RUNNING_PER_QUEUE):
-            one = workload(f"running-{queue:04}-{number:02}", queue, pod_sets(2), 0, number)
-            state.handle(WorkloadChanged(running(one, queue, 2, SECOND)), now=SECOND)
+            victim = workload(f"running-{queue:04}-{number:02}", queue, pod_sets(2), 0, number)
+            state.handle(WorkloadChanged(running(victim, queue, 2, SECOND)), now=SECOND)
     for queue in range(1, queues, 2):
-        one = workload(f"waiting-{queue:04}", queue, pod_sets(10), 0, 100)
-        state.handle(WorkloadChanged(one), now=2 * SECOND)
+        preemptor = workload(f"waiting-{queue:04}", queue, pod_sets(10), 0, 100)
+        state.handle(WorkloadChanged(preemptor), now=2 * SECOND)
     instructions: list[object] = []
     first = _milliseconds(lambda: instructions.extend(state.handle(_LIMIT_ONE, now=3 * SECOND)))
-    if not any(isinstance(one, Preempt) for one in instructions):
+    if not any(isinstance(instruction, Preempt) for instruction in instructions):
         raise MeasurementFailed("no quota was reclaimed")
     state.handle(CyclesRequested(), now=4 * SECOND)
     state.handle(WorkloadChanged(workload("newcomer", 0, pod_sets(1), 0, 200)), now=5 * SECOND)
@@ -81,6 +81,6 @@ def release(waiting: int) -> float:
         decided.extend(state.handle(CyclesRequested(), now=3 * SECOND))
 
     took = _milliseconds(released)
-    if sum(isinstance(one, ReserveQuota) for one in decided) != 1:
+    if sum(isinstance(instruction, ReserveQuota) for instruction in decided) != 1:
         raise MeasurementFailed("the quota that was released was not used")
     return took

@@ -1,8 +1,8 @@
-"""A driver of the core with little work of its own, because the figures include it.
+"""A fast driver of the core: the figures include its own work.
 
 It has a virtual clock, a heap of run times, and two observations for each workload: its reservation was
-written, and it finished. The observed values are created before the clock starts. Only the admission and its
-time are added when the core has decided.
+written, and it finished. The driver creates the observed values before the clock starts, except for the
+admission and its time.
 """
 
 import heapq
@@ -17,8 +17,8 @@ _CYCLES = CyclesRequested()
 
 
 @dataclass(slots=True, eq=False)
-class _Course:
-    """The values to observe of a workload after its admission, and its run time in nanoseconds."""
+class _PreparedWorkload:
+    """The observations of a workload after its admission, and its run time in nanoseconds."""
 
     reserved: Workload
     finished: Workload
@@ -37,13 +37,13 @@ class Driver:
         self.state = state
         self.now = 0
         self.admitted = 0
-        self._courses: dict[ObjectKey, _Course] = {}
-        self._finishes: list[tuple[int, int, _Course]] = []
+        self._prepared: dict[ObjectKey, _PreparedWorkload] = {}
+        self._finishes: list[tuple[int, int, _PreparedWorkload]] = []
 
     def prepare(self, workload: Workload, run_time: int) -> None:
-        """Store the values to observe of a workload later, and its run time in nanoseconds."""
+        """Store the later observations of a workload, and its run time in nanoseconds."""
         reserved = replace(workload, admitted=True)
-        self._courses[workload.key] = _Course(reserved, replace(reserved, finished=True), run_time)
+        self._prepared[workload.key] = _PreparedWorkload(reserved, replace(reserved, finished=True), run_time)
 
     def arrive(self, workload: Workload) -> None:
         """Let the state observe a pending workload."""
@@ -51,11 +51,11 @@ class Driver:
 
     def decide(self) -> int:
         """Run cycles until nothing more fits, and return how many workloads were admitted."""
-        observe, now, courses = self.state.observe, self.now, self._courses
+        observe, now, prepared = self.state.observe, self.now, self._prepared
         before = self.admitted
         for instruction in self.state.handle(_CYCLES, now=now):
             if type(instruction) is ReserveQuota:
-                it = courses.pop(instruction.key)
+                it = prepared.pop(instruction.key)
                 _complete(it.reserved, instruction.admission, now)
                 _complete(it.finished, instruction.admission, now)
                 self.admitted += 1
@@ -64,7 +64,10 @@ class Driver:
         return self.admitted - before
 
     def finish_next(self, *, alone: bool = False) -> bool:
-        """Advance the clock until workloads finish, all of one instant or one ``alone``; whether any did."""
+        """Advance the clock to the next end, and finish all workloads of that instant, or one if ``alone``.
+
+        Return whether any workload finished.
+        """
         finishes, observe = self._finishes, self.state.observe
         if not finishes:
             return False
@@ -79,7 +82,7 @@ class Driver:
         """Continue until no workload runs.
 
         Args:
-            alone: whether to decide after each workload that finishes, also among those of one instant.
+            alone: whether to decide after each workload that finishes, not only after each instant.
         """
         self.decide()
         while self.finish_next(alone=alone):

@@ -40,9 +40,11 @@ def _fill(state: AdmissionState, choice: random.Random) -> None:
     number = 0
     for queue in range(_SETTING.queues):
         for _ in range(_NOMINAL // 2 if queue % 2 else 3 * _NOMINAL // 2):
-            one = workload(f"running-{number:05}", queue, pod_sets(1), choice.choice((0, 50, 100)), number)
+            running_workload = workload(
+                f"running-{number:05}", queue, pod_sets(1), choice.choice((0, 50, 100)), number
+            )
             reserved_at = (1 + choice.randrange(100_000)) * SECOND
-            state.handle(WorkloadChanged(running(one, queue, 1, reserved_at)), now=SECOND)
+            state.handle(WorkloadChanged(running(running_workload, queue, 1, reserved_at)), now=SECOND)
             number += 1
     if number != ADMITTED:
         raise MeasurementFailed(f"{number} workloads were admitted")
@@ -55,21 +57,21 @@ def searches(count: int) -> tuple[list[float], int]:
     _fill(state, choice)
     now = 200_000 * SECOND
     seconds: list[float] = []
-    found = 0
+    successes = 0
     for number in range(count):
         now += SECOND
         size, priority = choice.choice(_SIZES), choice.choice(_PRIORITIES)
-        one = workload(
+        preemptor = workload(
             f"waiting-{number:05}", choice.randrange(_SETTING.queues), pod_sets(size), priority, number
         )
-        state.handle(WorkloadChanged(one), now=now)
+        state.handle(WorkloadChanged(preemptor), now=now)
         started = time.perf_counter()
         decided = state.handle(_LIMIT_ONE, now=now)
         seconds.append(time.perf_counter() - started)
-        victims = [each for each in decided if isinstance(each, Preempt)]
-        found += bool(victims)
+        victims = [instruction for instruction in decided if isinstance(instruction, Preempt)]
+        successes += bool(victims)
         for victim in victims:
             state.handle(PreemptionFailed(victim.key, victim.uid), now=now)
-        state.handle(WorkloadDeleted(one.key, one.uid), now=now)
+        state.handle(WorkloadDeleted(preemptor.key, preemptor.uid), now=now)
         state.handle(CyclesRequested(), now=now)
-    return seconds, found
+    return seconds, successes

@@ -137,9 +137,9 @@ def seconds(scenario: str) -> tuple[float, float]:
 
 def _simulate(arguments: Iterable[str], environment: Mapping[str, str]) -> None:
     command = [Path(sys.executable).with_name("admitq"), "simulate", *arguments, "--output=json"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MeasurementFailed(f"admitq simulate {' '.join(arguments)}: {done.stderr or done.stdout}")
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise MeasurementFailed(f"admitq simulate {' '.join(arguments)}: {process.stderr or process.stdout}")
 
 
 def trace_seconds(count: int) -> tuple[float, float]:

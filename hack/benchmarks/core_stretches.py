@@ -58,7 +58,7 @@ class _Driver:
         self._deferred.run_between_cycles(lambda: self.state.observe(event, now=self.now))
 
     async def decide(self, cycles: int) -> None:
-        """Run at most this many cycles, until nothing is due."""
+        """Run cycles until nothing is due, at most this many."""
         self.now += SECOND
         self._carry_out()
         for _ in range(cycles):
@@ -73,9 +73,9 @@ class _Driver:
             self.stretches.stop()
 
     def _carry_out(self) -> None:
-        for each in self.state.instructions():
-            self.reserved += isinstance(each, ReserveQuota)
-            self.preempted += isinstance(each, Preempt)
+        for instruction in self.state.instructions():
+            self.reserved += isinstance(instruction, ReserveQuota)
+            self.preempted += isinstance(instruction, Preempt)
 
 
 def _waiting(queues: int, count: int) -> Iterator[Workload]:
@@ -89,14 +89,14 @@ def _waiting(queues: int, count: int) -> Iterator[Workload]:
 async def _crowd(queues: int, pending: int, settings: CoreSettings) -> float:
     setting = Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM)
     driver = _Driver(new_state(setting, settings))
-    held: list[tuple[Workload, int]] = []
+    running_workloads: list[tuple[Workload, int]] = []
     for queue in range(0, queues, 2):
         for number in range(_RUNNING_PER_QUEUE):
-            one = workload(f"running-{queue:04}-{number:02}", queue, pod_sets(2), 0, number)
-            held.append((running(one, queue, 2, SECOND), queue))
-            driver.observe(WorkloadChanged(held[-1][0]))
-    for one in _waiting(queues, pending):
-        driver.observe(WorkloadChanged(one))
+            running_workload = workload(f"running-{queue:04}-{number:02}", queue, pod_sets(2), 0, number)
+            running_workloads.append((running(running_workload, queue, 2, SECOND), queue))
+            driver.observe(WorkloadChanged(running_workloads[-1][0]))
+    for pending_workload in _waiting(queues, pending):
+        driver.observe(WorkloadChanged(pending_workload))
     await driver.decide(pending)
     driver.measure()
     for queue in range(1, queues, 2):
@@ -106,8 +106,8 @@ async def _crowd(queues: int, pending: int, settings: CoreSettings) -> float:
         raise MeasurementFailed("nothing was preempted")
     driver.observe(WorkloadChanged(workload("newcomer", 0, pod_sets(1), 0, 200)))
     await driver.decide(10)
-    for one, _ in held[::3]:
-        driver.observe(WorkloadChanged(replace(one, finished=True)))
+    for ended, _ in running_workloads[::3]:
+        driver.observe(WorkloadChanged(replace(ended, finished=True)))
     await driver.decide(10)
     if not driver.reserved:
         raise MeasurementFailed("the quota that was released was not used")

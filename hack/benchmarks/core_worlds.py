@@ -31,7 +31,7 @@ from admitq.core.state import AdmissionState
 
 
 class MeasurementFailed(RuntimeError):
-    """The event to measure did not happen."""
+    """The benchmark did not reach the state that it measures."""
 
 
 CPU = 1000
@@ -40,7 +40,7 @@ CPU = 1000
 MILLISECOND = 1_000_000
 _NAMESPACE = "bench"
 FLAVOR = "default"
-"""The one flavor there is."""
+"""The only flavor."""
 
 _NO_PREEMPTION = ClusterQueuePreemption()
 
@@ -57,7 +57,7 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Cohorts of equal ClusterQueues: 20 CPU each, and up to 100 more from their cohort."""
+    """Cohorts of equal ClusterQueues, each with 20 CPU of quota and a borrowing limit of 100 CPU."""
 
     cohorts: int
     queues_per_cohort: int
@@ -123,11 +123,11 @@ def workload(name: str, queue: int, pods: tuple[PodSet, ...], priority: int, que
     return Workload(ObjectKey(_NAMESPACE, name), name, queue_name(queue), queued_at, pods, priority)
 
 
-def running(one: Workload, queue: int, cpus: int, reserved_at: int) -> Workload:
+def running(pending: Workload, queue: int, cpus: int, reserved_at: int) -> Workload:
     """Return the same workload, admitted: it holds CPUs of a queue since an instant in nanoseconds."""
     assigned = PodSetAssignment("main", (("cpu", FLAVOR),), (("cpu", cpus * CPU),), 1)
     admission = Admission(queue_name(queue), (assigned,))
-    return replace(one, admission=admission, admitted=True, reserved_at=reserved_at)
+    return replace(pending, admission=admission, admitted=True, reserved_at=reserved_at)
 
 
 def workloads(setting: Setting) -> Iterator[tuple[Workload, Class]]:

@@ -2,8 +2,8 @@
 
 Each Job has ten pods. Their run time begins when all ten are ready, as in an application with a barrier. A
 Job that gets only some of its pods keeps them until its deadline. This harness ends a pod by one patch of its
-status, as a kubelet would. It shares the machine with what it measures, so it uses only three watches: Jobs,
-pods that run, and pods without a node.
+status, as a kubelet would. It runs on the measured machine, so it uses only three watches: Jobs, running
+pods, and pods without a node.
 
 With `raises`, further Jobs of one pod run beside the load, in their own queue. Each is raised to fifty pods
 while it runs. The figure is the time until admitq has suspended it.
@@ -49,7 +49,7 @@ _HARNESS: Final = "harness"
 
 
 class SettingError(Exception):
-    """The numbers make no valid benchmark."""
+    """The options do not define a valid benchmark."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class _Harness:
         self._end = 0.0
 
     async def run(self) -> None:
-        """Run until every Job has ended, or the time is over."""
+        """Run until every Job has ended, or until the timeout."""
         watchers = [
             self._watcher(JOBS, self._job_changed),
             self._watcher(PODS, self._running_changed, "status.phase=Running"),
@@ -228,7 +228,7 @@ class _Harness:
                     await self._over.wait()
                     await raising
             except TimeoutError:
-                to_stderr(f"given up after {self._plan.patience_s:.0f} s")
+                to_stderr(f"stopped without success after {self._plan.patience_s:.0f} s")
             self._end = time.monotonic()
             for task in (*background, *self._ending):
                 task.cancel()
@@ -272,7 +272,7 @@ class _Harness:
         return Watcher(
             self._client,
             resource,
-            Store(resource, transform=_slim),
+            Store(resource, transform=_trim),
             namespace=_NAMESPACE,
             field_selector=field_selector,
             handlers=(handler,),
@@ -348,7 +348,7 @@ class _Harness:
             try:
                 await self._client.merge_patch(PODS, name, {"status": _ended()}, _NAMESPACE, "status")
             except ApiError as error:
-                # It can be deleted before its run time is over.
+                # The pod may be deleted before the end of its run time.
                 if not error.is_not_found:
                     to_stderr(f"pod {name} could not be ended: {error}")
 
@@ -438,7 +438,7 @@ async def _until_done(call: Callable[[], Awaitable[Any]]) -> None:
         try:
             await call()
         except ApiError as error:
-            # A call without an answer may have taken effect.
+            # If the answer is missing, the call may have taken effect.
             if error.is_already_exists or error.is_not_found:
                 return
             if not error.is_transient:
@@ -495,15 +495,15 @@ def _queues(plan: Plan, names: Names) -> list[tuple[Resource, dict[str, Any]]]:
     return [
         (resource("resourceflavors", "ResourceFlavor"), obj("ResourceFlavor", _QUEUE, {})),
         *queues(_QUEUE, plan.nodes * plan.node_cpu),
-        # There is quota for the Jobs as created, and not for a Job after its raise.
+        # The quota is sufficient for the Jobs as created, but not for a raised Job.
         *(queues(_RAISES_QUEUE, _RAISERS * 2) if plan.raises else ()),
     ]
 
 
 async def _is_active(client: Client, resource: Resource, obj: dict[str, Any]) -> bool:
-    seen = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
+    stored = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
     return any(
-        entry["type"] == "Active" and entry["status"] == "True" for entry in seen["status"]["conditions"]
+        entry["type"] == "Active" and entry["status"] == "True" for entry in stored["status"]["conditions"]
     )
 
 
@@ -561,7 +561,7 @@ def _ended() -> dict[str, Any]:
     }
 
 
-def _slim(obj: dict[str, Any]) -> dict[str, Any]:
+def _trim(obj: dict[str, Any]) -> dict[str, Any]:
     """Return only the fields that the handlers read, so that a store of ten thousand pods stays small."""
     metadata, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
     return {
@@ -582,10 +582,10 @@ def _is_ready(pod: dict[str, Any]) -> bool:
 
 
 def _usages(cluster: LocalCluster) -> dict[str, Usage]:
-    found = {status.name: status.usage for status in cluster.status()} | {
+    usages = {status.name: status.usage for status in cluster.status()} | {
         _HARNESS: processes.current().usage()
     }
-    return {name: usage for name, usage in found.items() if usage is not None}
+    return {name: usage for name, usage in usages.items() if usage is not None}
 
 
 def _rounded(value: float | None) -> float | None:

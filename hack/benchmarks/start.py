@@ -26,9 +26,9 @@ from localcluster.ports import free_ports
 from localcluster.processes import Process
 
 READY_S: Final = 1.5
-"""Within which a process is to be ready, on a machine that has nothing else to do."""
+"""The seconds within which a process must be ready, on an idle machine."""
 FREE_S: Final = 1.0
-"""Bound of the time from SIGTERM until its ports are free."""
+"""The seconds within which the ports of a process must be free after SIGTERM."""
 
 _HOST: Final = "127.0.0.1"
 _PATIENCE_S: Final = 60.0
@@ -84,7 +84,7 @@ def run(count: int) -> tuple[dict[str, Any], bool]:
     median = Start(*(statistics.median(values) for values in zip(*map(_figures, starts), strict=True)))
     result = {
         "benchmark": "start",
-        "starts": [_signalled(one) for one in starts],
+        "starts": [_signalled(start) for start in starts],
         "median": _signalled(median),
         "worst": _signalled(worst),
     }
@@ -125,9 +125,9 @@ def _one(cluster: LocalCluster, file: Path, ports: Mapping[str, int]) -> Start:
     _until(lambda: not process.alive(), None, "gone")
     ended = time.monotonic() - signalled
     cluster.terminate(_NAME)
-    one = Start(ready, usage.cpu_seconds if usage is not None else 0.0, free, ended)
-    to_stderr(str(_signalled(one)))
-    return one
+    start = Start(ready, usage.cpu_seconds if usage is not None else 0.0, free, ended)
+    to_stderr(str(_signalled(start)))
+    return start
 
 
 def _until(condition: Callable[[], bool], process: Process | None, what: str) -> None:
@@ -152,7 +152,7 @@ def _is_ready(port: int) -> bool:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As any other server does: old connections in TIME_WAIT do not matter.
+        # As in other servers, so that old connections in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((_HOST, port))

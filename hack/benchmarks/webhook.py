@@ -35,7 +35,7 @@ class Load:
     Attributes:
         seconds: length of each of the two measurements.
         rate: ordinary jobs a second; each is two reviews, as from the API server.
-        large_rate: large objects a second; each is two reviews, unless the first is refused.
+        large_rate: large objects a second; each is two reviews, unless the first is rejected.
         in_process: whether the serving process reviews large objects itself.
     """
 
@@ -46,7 +46,7 @@ class Load:
 
 
 class WebhookFailed(Exception):
-    """The webhook gave a wrong answer or none."""
+    """The webhook gave a wrong answer, or no answer."""
 
 
 @dataclass

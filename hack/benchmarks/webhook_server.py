@@ -12,7 +12,7 @@ from admitq.app.settings import load_settings
 from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
-from admitq.serving.certificates import make_authority, make_leaf
+from admitq.serving.certificates import create_authority, create_leaf
 from admitq.serving.http import route_by_path
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
@@ -23,7 +23,7 @@ from admitq_webhooks.routes import review_handlers
 
 QUEUE = "queue"
 IN_PROCESS = "in-process"
-"""The argument that has large objects reviewed by the process that serves."""
+"""The argument with which the serving process reviews large objects itself."""
 
 
 class OneQueue:
@@ -75,9 +75,9 @@ async def serve(*, in_process: bool) -> None:
     large = LargeReviews(StartMessage(settings.configuration, settings.gates), lookups)
     if not in_process:
         handlers = {path: large.wrap(handler) for path, handler in handlers.items()}
-    authority = make_authority(time.time_ns(), name="bench")
+    authority = create_authority(time.time_ns(), name="bench")
     live = LiveCertificate()
-    live.use(make_leaf(authority, time.time_ns(), names=("localhost",), name="bench"))
+    live.use(create_leaf(authority, time.time_ns(), names=("localhost",), name="bench"))
     server = Server(route_by_path(handlers), tls=live.context)
     _, port = await server.start("127.0.0.1", 0)
     exclude_current_objects()

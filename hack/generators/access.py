@@ -87,15 +87,15 @@ class UserRole:
     rules: tuple[Rule, ...]
     aggregate_to: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
-    """Frameworks of which one must be enabled; empty for kinds of admitq."""
+    """One of these frameworks must be enabled; empty for kinds of admitq."""
 
 
 def _rules(permissions: Iterable[Permission]) -> tuple[Rule, ...]:
     """Return rules for the permissions. Permissions of one group with equal verbs share a rule."""
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for one in merge_permissions(permissions):
-        group = API_GROUP if one.group == DEFAULT_GROUP else one.group
-        together.setdefault((group, one.verbs), []).append(one.resource)
+    for permission in merge_permissions(permissions):
+        group = API_GROUP if permission.group == DEFAULT_GROUP else permission.group
+        together.setdefault((group, permission.verbs), []).append(permission.resource)
     return tuple(Rule((group,), tuple(resources), verbs) for (group, verbs), resources in together.items())
 
 
@@ -103,9 +103,9 @@ _REVIEWS = (
     Rule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
     Rule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
 )
-"""To authenticate and authorize readers of the metrics."""
+"""Rules to authenticate and authorize readers of the metrics."""
 
-_OF_KINDS = {one.framework: permissions_of_kind(one) for one in BUILT_IN_KINDS}
+_OF_KINDS = {kind.framework: permissions_of_kind(kind) for kind in BUILT_IN_KINDS}
 
 MANAGER_CLUSTER = (
     *_rules(
@@ -122,10 +122,10 @@ MANAGER_CLUSTER = (
 """Rules of the manager in all namespaces, for any set of job kinds."""
 
 MANAGER_KINDS = {
-    one.framework: _rules(
-        chain.from_iterable(_OF_KINDS[name] for name in (one.framework, *one.ownership.implied_frameworks))
+    kind.framework: _rules(
+        chain.from_iterable(_OF_KINDS[name] for name in (kind.framework, *kind.ownership.implied_frameworks))
     )
-    for one in BUILT_IN_KINDS
+    for kind in BUILT_IN_KINDS
 }
 """Further rules of the manager for each enabled job kind."""
 
@@ -135,7 +135,7 @@ MANAGER_CUSTOM = _rules(permissions_of_kind(CUSTOM))
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """Rules for a feature gate that is on. If frameworks are named, one of them must be enabled, too."""
+    """Rules for an enabled feature gate. If frameworks are named, one of them must be enabled, too."""
 
     gate: str
     is_on_by_default: bool
@@ -153,8 +153,13 @@ class GateRules:
 
 
 MANAGER_GATES = tuple(
-    GateRules(str(one.gate), FeatureGates()[one.gate], one.frameworks, _rules(one.permissions))
-    for one in permissions_of_gates(BUILT_IN_KINDS)
+    GateRules(
+        str(permissions.gate),
+        FeatureGates()[permissions.gate],
+        permissions.frameworks,
+        _rules(permissions.permissions),
+    )
+    for permissions in permissions_of_gates(BUILT_IN_KINDS)
 )
 """Further rules of the manager for each of these feature gates that is on."""
 
@@ -183,9 +188,11 @@ def _creates_jobs(kind: Integration) -> bool:
     """Whether objects of the kind can own jobs, directly or through other objects."""
     if kind.ownership.created_kinds is None:
         return True
-    owned = {(one.group, one.kind) for one in BUILT_IN_KINDS}
+    owned = {(built_in.group, built_in.kind) for built_in in BUILT_IN_KINDS}
     owned |= {
-        (owner.group, owner.kind) for one in BUILT_IN_KINDS for owner in intermediate_owner_resources(one)
+        (owner.group, owner.kind)
+        for built_in in BUILT_IN_KINDS
+        for owner in intermediate_owner_resources(built_in)
     }
     return not owned.isdisjoint(kind.ownership.created_kinds)
 
@@ -224,34 +231,35 @@ WEBHOOK_CONVERSION = (
         tuple(name.replace(COMPAT_GROUP, API_GROUP) for name in list_converted_crds(names_for(COMPAT_GROUP))),
     ),
 )
-"""What the webhook may do besides while there is more than one version: write its CA into our definitions."""
+"""Further rules of the webhook if the API group has several versions: write its CA into the CRDs of
+admitq."""
 
 
-def _looked_up(one: Integration) -> tuple[Rule, ...]:
+def _looked_up(kind: Integration) -> tuple[Rule, ...]:
     return (
         # The code reads owners, which are of kinds that create jobs, and objects with a scale subresource.
         *(
-            (Rule((one.group,), (one.plural,), ("get",)),)
-            if _creates_jobs(one) or one.webhook.scale_field
+            (Rule((kind.group,), (kind.plural,), ("get",)),)
+            if _creates_jobs(kind) or kind.webhook.scale_field
             else ()
         ),
-        *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in intermediate_owner_resources(one)),
+        *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in intermediate_owner_resources(kind)),
         # To check the pods of a job, the code reads the objects that define them.
         *(
             Rule((other.kind.group,), (other.plural,), ("get",))
-            for other in one.templates.referenced_kinds
+            for other in kind.templates.referenced_kinds
             if other.is_required
         ),
         # Whether a change is allowed can depend on the state of the Workload.
         *(
             (Rule((API_GROUP,), ("workloads",), ("get",)),)
-            if one.webhook.list_deciding_workloads is not None
+            if kind.webhook.list_deciding_workloads is not None
             else ()
         ),
     )
 
 
-WEBHOOK_KINDS = {one.framework: _looked_up(one) for one in BUILT_IN_KINDS}
+WEBHOOK_KINDS = {kind.framework: _looked_up(kind) for kind in BUILT_IN_KINDS}
 """Further rules of the webhook for each enabled job kind."""
 
 WEBHOOK_CUSTOM = _looked_up(CUSTOM)
@@ -322,7 +330,7 @@ CUSTOM_AUDIENCE = Audience(
     _ALL_PEOPLE,
     group=CUSTOM.group,
 )
-"""The same for each custom job kind."""
+"""The same roles for each custom job kind."""
 
 
 def roles(audiences: tuple[Audience, ...]) -> list[UserRole]:

@@ -59,14 +59,14 @@ def _kind(definition: JsonObject) -> str:
     names, version = definition["spec"]["names"], definition["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
     columns = version.get("additionalPrinterColumns", [])
-    shown = ", ".join(f"{one['name']}{' (wide)' if one.get('priority') else ''}" for one in columns)
+    shown = ", ".join(f"{column['name']}{' (wide)' if column.get('priority') else ''}" for column in columns)
     rules = _rules(schema)
     lines = [
         f"\n## {names['kind']}\n",
         f"{schema['description']}\n",
         f"{definition['spec']['scope']}, short {', '.join(f'`{name}`' for name in names['shortNames'])}."
         + (f" Columns: {shown}." if shown else "")
-        + "".join(f" Selectable: `{one['jsonPath'][1:]}`." for one in version.get("selectableFields", ()))
+        + "".join(f" Selectable: `{field['jsonPath'][1:]}`." for field in version.get("selectableFields", ()))
         + "\n",
         *([*(f"- Rule: {rule}." for rule in rules), ""] if rules else []),
         "| field | type | default | meaning |",
@@ -153,7 +153,7 @@ def _effect(gate: Gate) -> str:
     if gate in LOCKED:
         return "always on"
     if gate in WITHOUT_ALTERNATIVE:
-        return "none: one way only"
+        return "none: admitq has one implementation"
     if gate in VALIDATION_ONLY:
         return "checks only"
     return "yes" if gate in IN_EFFECT else "not yet"
@@ -239,7 +239,7 @@ An empty name, or a time of zero in `leaderElection`, means the default. Program
 leave them so.
 
 Durations have units: `300ms`, `90s`, `1h30m`. Addresses have the form `:8443` or `127.0.0.1:8443`; `"0"` or
-an empty text means none. On a loopback address, metrics are served as plain text. On other addresses, they
+an empty string means none. On a loopback address, metrics are served as plain text. On other addresses, they
 are served over HTTPS to authorized clients.
 
 The sections `multiKueue`, `visibilityServer` and `resources.deviceClassMappings` have no effect, because
@@ -300,7 +300,7 @@ def _default(field: FieldInfo, key: str, defaults: Any) -> Any:
 def _section(annotation: Any) -> type[Section] | None:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    return next((found for one in get_args(annotation) if (found := _section(one))), None)
+    return next((section for argument in get_args(annotation) if (section := _section(argument))), None)
 
 
 def _is_list(annotation: Any) -> bool:
@@ -331,14 +331,16 @@ def _word(annotation: Any, metadata: list[Any]) -> str:
     if origin is dict:
         return "object" if arguments[1] is Any else f"map to {_word(arguments[1], [])}"
     if arguments:
-        return " or ".join(_word(one, metadata) for one in arguments if one is not type(None))
+        return " or ".join(_word(argument, metadata) for argument in arguments if argument is not type(None))
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return "object"
-    bounds = {name: getattr(one, name) for one in _flat(metadata) for name in _BOUNDS if hasattr(one, name)}
+    bounds = {
+        name: getattr(entry, name) for entry in _flat(metadata) for name in _BOUNDS if hasattr(entry, name)
+    }
     least, most = (bound if isinstance(bound, int) else None for bound in map(bounds.get, _BOUNDS))
     return _WORDS[annotation] + _range(least, most)
 
 
 def _flat(metadata: list[Any]) -> Iterator[Any]:
-    for one in metadata:
-        yield from _flat(one.metadata) if isinstance(one, FieldInfo) else (one,)
+    for entry in metadata:
+        yield from _flat(entry.metadata) if isinstance(entry, FieldInfo) else (entry,)

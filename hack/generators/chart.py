@@ -49,18 +49,19 @@ def _versions_together(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return a CRD with versions that share their equal parts, without conversion."""
     spec = definition["spec"]
     stored, *others = spec["versions"]
-    versions = [stored, *(_in_common(stored, other) for other in others)]
+    versions = [stored, *(_with_shared_parts(stored, other) for other in others)]
     return {**definition, "spec": {**spec, "conversion": {"strategy": "None"}, "versions": versions}}
 
 
-def _in_common(one: Any, other: Any) -> Any:
-    """Return the second value with the first one's objects where both are equal: YAML writes them once."""
-    if one == other:
-        return one
-    if isinstance(one, dict) and isinstance(other, dict):
-        first = cast("dict[str, Any]", one)
+def _with_shared_parts(shared: Any, other: Any) -> Any:
+    """Return the second value with the objects of the known where both are equal. YAML writes these once."""
+    if shared == other:
+        return shared
+    if isinstance(shared, dict) and isinstance(other, dict):
+        known = cast("dict[str, Any]", shared)
         return {
-            key: _in_common(first.get(key), value) for key, value in cast("dict[str, Any]", other).items()
+            key: _with_shared_parts(known.get(key), value)
+            for key, value in cast("dict[str, Any]", other).items()
         }
     return other
 
@@ -163,13 +164,13 @@ def _custom_webhooks() -> dict[str, list[dict[str, Any]]]:
 
     Their names contain its group, because many groups have a kind Job.
     """
-    one = access.CUSTOM
-    every = webhook_rules(names_for(DEFAULT_GROUP), [one])
+    kind = access.CUSTOM
+    every = webhook_rules(names_for(DEFAULT_GROUP), [kind])
     return {
         verb: [
-            {**hook, "name": f"{verb[0]}{one.kind.lower()}.{one.group}.{DEFAULT_GROUP}", "frameworks": []}
+            {**hook, "name": f"{verb[0]}{kind.kind.lower()}.{kind.group}.{DEFAULT_GROUP}", "frameworks": []}
             for hook in hooks
-            if one.framework in hook["frameworks"]
+            if kind.framework in hook["frameworks"]
         ]
         for verb, hooks in _webhooks(every).items()
     }
@@ -191,7 +192,7 @@ def _scopes(
         "cluster": [rule.to_dict() for rule in cluster],
         "kinds": {name: [rule.to_dict() for rule in rules] for name, rules in kinds.items() if rules},
         "custom": [rule.to_dict() for rule in custom],
-        "gates": [one.to_dict() for one in gates],
+        "gates": [gate.to_dict() for gate in gates],
         "namespace": [rule.to_dict() for rule in namespace],
     }
 

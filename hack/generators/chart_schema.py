@@ -29,7 +29,7 @@ SET_BY_CHART: Final = (
 """Fields of the configuration file that the chart sets. `config` must not have them."""
 
 READ_BY_TEMPLATES: Final = ("webhook", "integrations")
-"""Sections that the chart fills or reads: null would remove what it needs."""
+"""Sections that the chart fills or reads. They must not be null."""
 
 SELECTORS: Final = ("managedJobsNamespaceSelector", "metrics.localQueueMetrics.localQueueSelector")
 """Fields that are label selectors."""
@@ -68,7 +68,9 @@ SELECTOR: Final[dict[str, Any]] = {
 def outputs() -> dict[Path, str]:
     """Return values.schema.json with the definitions of the configuration file in their current state."""
     schema = json.loads((REPOSITORY / VALUES_SCHEMA).read_text())
-    written = {name: one for name, one in schema["definitions"].items() if not name[0].isupper()}
+    written = {
+        name: definition for name, definition in schema["definitions"].items() if not name[0].isupper()
+    }
     schema["definitions"] = written | definitions()
     schema["properties"]["config"] = {"$ref": f"#/definitions/{Configuration.__name__}"}
     return {VALUES_SCHEMA: json.dumps(schema, indent=2, ensure_ascii=False) + "\n"}
@@ -77,8 +79,8 @@ def outputs() -> dict[Path, str]:
 def definitions() -> dict[str, Any]:
     """Return the JSON schema of each section of the configuration file, by the name of its class."""
     raw = Configuration.model_json_schema(ref_template="#/definitions/{model}")
-    found: dict[str, Any] = {**raw.pop("$defs"), Configuration.__name__: raw}
-    result = {name: _simplified(found[name]) for name in sorted(found)}
+    sections: dict[str, Any] = {**raw.pop("$defs"), Configuration.__name__: raw}
+    result = {name: _simplified(sections[name]) for name in sorted(sections)}
     _add_second_names(result)
     for path in SELECTORS:
         _set(result, path, SELECTOR)
@@ -103,14 +105,14 @@ def definitions() -> dict[str, Any]:
 def _simplified(schema: Any) -> Any:
     """Return a schema that accepts null for absent values, without notes and, if possible, `anyOf`."""
     if isinstance(schema, list):
-        return [_simplified(one) for one in schema]
+        return [_simplified(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     required = schema.get("required", ())
     result = {
         key: {
-            name: _simplified(one) if name in required else _with_null(_simplified(one))
-            for name, one in value.items()
+            name: _simplified(item) if name in required else _with_null(_simplified(item))
+            for name, item in value.items()
         }
         if key == "properties"
         else _simplified(value)
@@ -127,15 +129,17 @@ def _simplified(schema: Any) -> Any:
 
 
 def _joined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with a list of types in place of `anyOf`, if at most one of its schemas says more."""
-    choices = [one for one in schema["anyOf"] if one != {"type": "null"}]
+    """Return a schema with a list of types instead of `anyOf`, if at most one choice has other keywords."""
+    choices = [choice for choice in schema["anyOf"] if choice != {"type": "null"}]
     optional = len(choices) < len(schema["anyOf"])
     if len(choices) == 1:
         return _with_null(choices[0]) if optional else choices[0]
-    types = [one["type"] for one in choices if "type" in one and not one.keys() & {"enum", "pattern"}]
+    types = [
+        choice["type"] for choice in choices if "type" in choice and not choice.keys() & {"enum", "pattern"}
+    ]
     if len(types) == len(choices):
         joined = {"type": types}
-    elif all(one.get("type") == "string" for one in choices):
+    elif all(choice.get("type") == "string" for choice in choices):
         joined = {"type": "string"}
     else:
         return schema
@@ -143,7 +147,7 @@ def _joined(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_null(schema: Any) -> Any:
-    """Return a schema that accepts null too. A definition that is referred to accepts it by itself."""
+    """Return a schema that accepts null too. A referenced definition accepts null itself."""
     if "type" not in schema:
         return schema
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
@@ -159,8 +163,8 @@ def _add_second_names(result: dict[str, Any]) -> None:
         for field in section.model_fields.values():
             if isinstance(field.validation_alias, AliasChoices):
                 properties = result[section.__name__]["properties"]
-                names = [each for each in field.validation_alias.choices if isinstance(each, str)]
-                known = next(each for each in names if each in properties)
+                names = [name for name in field.validation_alias.choices if isinstance(name, str)]
+                known = next(name for name in names if name in properties)
                 properties.update(dict.fromkeys(names, properties[known]))
 
 
@@ -172,8 +176,8 @@ def _section(result: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     """Return the fields of the section that has a field, and the name of the field."""
     *sections, last = path.split(".")
     place = result[Configuration.__name__]
-    for each in sections:
-        place = _resolved(result, place["properties"][each])
+    for section in sections:
+        place = _resolved(result, place["properties"][section])
     return place["properties"], last
 
 

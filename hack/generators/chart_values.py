@@ -35,12 +35,12 @@ def documented(text: str | None = None) -> list[Value]:
     parents: list[tuple[int, str]] = []
     comment: list[str] = []
     for line in source.splitlines():
-        if found := _COMMENT.match(line):
-            comment.append(found["text"].strip())
+        if match := _COMMENT.match(line):
+            comment.append(match["text"].strip())
             continue
-        if found := _KEY.match(line):
-            indent = len(found["indent"])
-            parents = [*(one for one in parents if one[0] < indent), (indent, found["key"])]
+        if match := _KEY.match(line):
+            indent = len(match["indent"])
+            parents = [*(parent for parent in parents if parent[0] < indent), (indent, match["key"])]
             words = " ".join(comment)
             if words.startswith(_MARK):
                 path = [key for _, key in parents]

@@ -4,7 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 PREFIX = "${metricPrefix}_"
-"""Stands for what metric names start with under the API group of the installation."""
+"""Placeholder for the prefix of metric names under the API group of the installation."""
 
 
 WAIT_BUCKETS = f"rate({PREFIX}admission_wait_time_seconds_bucket[15m])"

@@ -33,12 +33,12 @@ _CREATED_SPEC: Final = ("containers", "restartPolicy", *INJECTED_SPEC_FIELDS)
 _CREATED_CONTAINER: Final = ("name", "image", "resources")
 
 _HELD: Final = ("admissionchecks", "clusterqueues", "resourceflavors", "topologies")
-"""Kinds of administrators, of which the manager writes a finalizer, and statuses."""
+"""Kinds that administrators write. The manager writes only their finalizer and their status."""
 
 
 def rules() -> list[dict[str, Any]]:
     """Return the data for the chart, for each kind that admitq's accounts write."""
-    jobs = [_rule(one) for one in BUILT_IN_KINDS if one.framework in SPEC_FIELDS]
+    jobs = [_rule(kind) for kind in BUILT_IN_KINDS if kind.framework in SPEC_FIELDS]
     return [*jobs, *map(_rule_of_held, _HELD)]
 
 
@@ -54,7 +54,7 @@ def _rule(kind: Integration) -> dict[str, Any]:
     return {
         "group": kind.group,
         "resource": kind.plural,
-        # Many kinds need writes of pods, and so do elastic jobs.
+        # The manager writes pods of many kinds, and of elastic jobs.
         "frameworks": [] if kind.framework == "pod" else [kind.framework],
         "spec": spec,
         "status": status,
@@ -70,7 +70,7 @@ def _rule_of_held(plural: str) -> dict[str, Any]:
         "resource": plural,
         "frameworks": [],
         "spec": f"{same} && {finalizers} && {spec}",
-        # Such a write changes only the status.
+        # This write may change only the status.
         "status": "true",
     }
 
@@ -79,7 +79,7 @@ def _rule_of_held(plural: str) -> dict[str, Any]:
 
 
 def _same(*fields: str) -> str:
-    """Return an expression: these fields of the metadata are unchanged."""
+    """Return an expression that is true if these fields of the metadata are unchanged."""
     before, after = "dyn(oldObject).metadata", "dyn(object).metadata"
     return " && ".join(f"{before}.?{field} == {after}.?{field}" for field in fields)
 
@@ -89,27 +89,29 @@ def _same_metadata() -> str:
 
 
 def _job_metadata() -> str:
-    # Only annotations are written, such as that of a stop in progress.
+    # The manager writes only annotations, such as the mark of a stop in progress.
     return _same("labels", "finalizers", "ownerReferences")
 
 
 def _pod_metadata() -> str:
-    """Return an expression: only admitq's marks change.
+    """Return an expression that is true if only admitq's marks change.
 
-    While a scheduling gate of admitq holds the pod, any label and annotation can change.
+    It is also true if a scheduling gate of admitq holds the pod: then any label and annotation can change.
     """
     gates = ", ".join(f"'{row.key}'" for row in _NAMES.list_rows() if row.kind == "scheduling gate")
-    held = f"dyn(oldObject).spec.?schedulingGates.orValue([]).exists(g, g.name in [{gates}])"
+    is_gated = f"dyn(oldObject).spec.?schedulingGates.orValue([]).exists(g, g.name in [{gates}])"
     parts = [_same("ownerReferences"), _finalizers(_NAMES.managed_finalizer)]
     for field in ("labels", "annotations"):
-        before, after = (f"dyn({one}).metadata.?{field}.orValue({{}})" for one in ("oldObject", "object"))
-        parts.append(f"({before} == {after} || {held} || {_prefixed(before, after, (f'{_NAMES.group}/',))})")
+        before, after = (f"dyn({state}).metadata.?{field}.orValue({{}})" for state in ("oldObject", "object"))
+        parts.append(
+            f"({before} == {after} || {is_gated} || {_prefixed(before, after, (f'{_NAMES.group}/',))})"
+        )
     return " && ".join(parts)
 
 
 def _finalizers(own: str, *, may_come: bool = False) -> str:
-    """Return an expression: only admitq's finalizer is removed or, where that is allowed, added."""
-    before, after = (f"dyn({one}).metadata.?finalizers.orValue([])" for one in ("oldObject", "object"))
+    """Return an expression that is true if only admitq's finalizer was removed or, if allowed, added."""
+    before, after = (f"dyn({state}).metadata.?finalizers.orValue([])" for state in ("oldObject", "object"))
     comes = f"f == '{own}' || " if may_come else ""
     return f"{after}.all(f, {comes}f in {before}) && {before}.all(f, f == '{own}' || f in {after})"
 
@@ -124,7 +126,7 @@ def unchanged(before: str, after: str, fields: WritableFields, depth: Iterator[i
         before: an expression for the stored map.
         after: an expression for the new map.
         fields: the fields that may change.
-        depth: numbers for variables, so that none hides another.
+        depth: the nesting depth, which numbers the variables, so that their names are unique.
     """
     depth = depth or count()
     number = next(depth)
@@ -138,20 +140,20 @@ def unchanged(before: str, after: str, fields: WritableFields, depth: Iterator[i
         if not isinstance(value, AnyValue):
             same = f"{old}.?{name} == {new}.?{name}"
             parts.append(f"({same} || {_deep(old, new, name, value, depth)})")
-    # CEL has only the variables of macros here: a list with one element binds a value to a name.
+    # CEL has only variables of macros here. A macro over a list with one element gives a name to a value.
     return f"[{before}].all({old}, [{after}].all({new}, {' && '.join(parts)}))"
 
 
 def _deep(before: str, after: str, name: str, value: WritableValue, depth: Iterator[int]) -> str:
-    """Return an expression that is true if a value, which differs, changed only where it may."""
+    """Return an expression that is true if a changed value differs only in allowed fields."""
     empty = "[]" if isinstance(value, ListItems | OwnPatches) else "{}"
-    old, new = (f"{one}.?{name}.orValue({empty})" for one in (before, after))
+    old, new = (f"{state}.?{name}.orValue({empty})" for state in (before, after))
     match value:
         case ListItems(of):
             number = next(depth)
             x, y = f"x{number}", f"y{number}"
-            found = f"{new}.all({x}, {old}.exists({y}, {unchanged(y, x, of, depth)}))"
-            return f"{new}.size() == {old}.size() && {found}"
+            items_equal = f"{new}.all({x}, {old}.exists({y}, {unchanged(y, x, of, depth)}))"
+            return f"{new}.size() == {old}.size() && {items_equal}"
         case MapValues(of):
             e = f"e{next(depth)}"
             inner = unchanged(f"{old}[{e}]", f"{new}[{e}]", of, depth)
@@ -159,9 +161,9 @@ def _deep(before: str, after: str, name: str, value: WritableValue, depth: Itera
         case PrefixedEntries(prefixes):
             return _prefixed(old, new, prefixes)
         case OptionalTemplate(of, images):
-            made = _made(f"{after}.{name}.spec", images)
-            kept = unchanged(old, new, of, depth)
-            return f"!has({after}.{name}) || (has({before}.{name}) ? {kept} : {made})"
+            creation = _made(f"{after}.{name}.spec", images)
+            change = unchanged(old, new, of, depth)
+            return f"!has({after}.{name}) || (has({before}.{name}) ? {change} : {creation})"
         case OwnPatches():
             return _own_patches(old, new)
         case Mapping():
@@ -172,12 +174,12 @@ def _deep(before: str, after: str, name: str, value: WritableValue, depth: Itera
 
 def _prefixed(old: str, new: str, prefixes: tuple[str, ...]) -> str:
     free = " || ".join(f"k.startsWith('{prefix}')" for prefix in prefixes)
-    kept = f"{new}.all(k, {free} || (k in {old} && {old}[k] == {new}[k]))"
-    return f"({kept} && {old}.all(k, {free} || k in {new}))"
+    other_items = f"{new}.all(k, {free} || (k in {old} && {old}[k] == {new}[k]))"
+    return f"({other_items} && {old}.all(k, {free} || k in {new}))"
 
 
 def _made(spec: str, images: tuple[str, ...]) -> str:
-    """Return an expression: a new template has only known images, and fields that an admission injects."""
+    """Return an expression that is true if a new template has only known images and injected fields."""
     known = f"dyn(object).{'.'.join(images)}.map(h, h.image)" if images else "[]"
     return (
         f"{spec}.all(k, k in {list(_CREATED_SPEC)}) && {spec}.containers.all(c, "

@@ -1,6 +1,6 @@
 """Generate the pictures of docs/concepts from the shipped scenarios.
 
-They are those plots of `admitq simulate NAME --plots FOLDER` that the pages show.
+The pictures are plots of `admitq simulate NAME --plots FOLDER`.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SHOWN: Final[Mapping[str, Mapping[str, str]]] = {
     "preemption": {"use": "use-default-cpu", "waits": "waits"},
     "fair-sharing": {"use": "use-default-cpu"},
 }
-"""By scenario: the name of a picture, and the plot that it shows."""
+"""The names of pictures and their plots, by scenario."""
 
 
 def outputs() -> dict[Path, str]:

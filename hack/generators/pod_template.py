@@ -91,7 +91,7 @@ def _resolved(schema: dict[str, Any], types: Mapping[str, dict[str, Any]]) -> di
 
 def _references(schema: dict[str, Any]) -> list[str]:
     """Return the reference of a schema: its own, or that of its only `allOf` entry, beside a description."""
-    return [one["$ref"] for one in (schema, *schema.get("allOf", ())) if "$ref" in one]
+    return [part["$ref"] for part in (schema, *schema.get("allOf", ())) if "$ref" in part]
 
 
 def _item_properties(items: dict[str, Any], types: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _keep_defaults(items: dict[str, Any], keys: list[str], published: dict[str, 
 def _open(schema: Any) -> Any:
     """Return a schema for objects that keep unknown fields."""
     if isinstance(schema, list):
-        return [_open(one) for one in schema]
+        return [_open(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     result = {keyword: _open(value) for keyword, value in schema.items()}

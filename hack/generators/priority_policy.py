@@ -2,7 +2,7 @@
 
 A job names a WorkloadPriorityClass by a label. Without this label, its pod templates name a PriorityClass.
 The label counts in templates too: pods that are queued one by one, and Jobs of a CronJob, copy it from there.
-Controllers create these, and the policy exempts controllers.
+The policy cannot check these objects, because it exempts the controllers that create them.
 """
 
 from typing import Any, Final, NamedTuple
@@ -13,9 +13,9 @@ from admitq_api.labels import DEFAULT_GROUP, names_for
 _LABEL: Final = names_for(DEFAULT_GROUP).priority_class
 
 _ANY_PODS: Final = tuple(
-    one.framework
-    for one in BUILT_IN_KINDS
-    if one.framework == "pod" or "pod" in one.ownership.implied_frameworks
+    kind.framework
+    for kind in BUILT_IN_KINDS
+    if kind.framework == "pod" or "pod" in kind.ownership.implied_frameworks
 )
 
 
@@ -24,7 +24,7 @@ class Carrier(NamedTuple):
 
     ``templates`` are paths of pod templates; ``[]`` after a list and ``{}`` after a map stand for each item.
     ``classes`` are paths of further fields with the name of a PriorityClass, and ``labels`` of further
-    labels. ``frameworks`` are frameworks of which one must be enabled.
+    labels. One of the ``frameworks`` must be enabled.
     """
 
     group: str
@@ -41,9 +41,9 @@ _RUN_POLICY: Final = ("spec.runPolicy.schedulingPolicy.priorityClass",)
 _TEMPLATES: Final = {
     "batch/job": ("spec.template",),
     "jobset.x-k8s.io/jobset": ("spec.replicatedJobs[].template.spec.template",),
-    "ray.io/rayjob": (*(f"spec.rayClusterSpec.{one}" for one in _RAY), "spec.submitterPodTemplate"),
-    "ray.io/raycluster": tuple(f"spec.{one}" for one in _RAY),
-    "ray.io/rayservice": tuple(f"spec.rayClusterConfig.{one}" for one in _RAY),
+    "ray.io/rayjob": (*(f"spec.rayClusterSpec.{path}" for path in _RAY), "spec.submitterPodTemplate"),
+    "ray.io/raycluster": tuple(f"spec.{path}" for path in _RAY),
+    "ray.io/rayservice": tuple(f"spec.rayClusterConfig.{path}" for path in _RAY),
     "trainer.kubeflow.org/trainjob": (),
     "kubeflow.org/mpijob": ("spec.mpiReplicaSpecs{}.template",),
     "kubeflow.org/tfjob": ("spec.tfReplicaSpecs{}.template",),
@@ -64,7 +64,7 @@ _TEMPLATES: Final = {
         "spec.leaderWorkerTemplate.workerTemplate",
     ),
 }
-"""The pod templates of each kind that lie in its objects."""
+"""The paths of pod templates in the objects of each kind."""
 
 _CLASSES: Final = {
     "sparkoperator.k8s.io/sparkapplication": (
@@ -72,7 +72,7 @@ _CLASSES: Final = {
         "spec.executor.priorityClassName",
     ),
     "pod": ("spec.priorityClassName",),
-    **{one.framework: _RUN_POLICY for one in BUILT_IN_KINDS if one.group == "kubeflow.org"},
+    **{kind.framework: _RUN_POLICY for kind in BUILT_IN_KINDS if kind.group == "kubeflow.org"},
 }
 
 _OTHERS: Final = (
@@ -87,23 +87,23 @@ _OTHERS: Final = (
     Carrier("apps", "daemonsets", _ANY_PODS, ("spec.template",)),
     Carrier("", "replicationcontrollers", _ANY_PODS, ("spec.template",)),
 )
-"""What makes jobs and pods and is never queued itself."""
+"""Kinds that create jobs and pods, and are never queued themselves."""
 
 
 def carriers() -> tuple[Carrier, ...]:
     """Return all kinds of objects that name priority classes, job kinds of the registry first."""
     own = tuple(
         Carrier(
-            one.group,
-            one.plural,
-            # Pods of any template can name their own queue.
-            (one.framework, *(framework for framework in _ANY_PODS if framework != one.framework))
-            if not one.group or one.group in {"apps", "batch"}
-            else (one.framework,),
-            _TEMPLATES[one.framework],
-            _CLASSES.get(one.framework, ()),
+            kind.group,
+            kind.plural,
+            # Pods of every template can have their own queue name.
+            (kind.framework, *(framework for framework in _ANY_PODS if framework != kind.framework))
+            if not kind.group or kind.group in {"apps", "batch"}
+            else (kind.framework,),
+            _TEMPLATES[kind.framework],
+            _CLASSES.get(kind.framework, ()),
         )
-        for one in BUILT_IN_KINDS
+        for kind in BUILT_IN_KINDS
     )
     return (*own, *_OTHERS)
 
@@ -116,28 +116,28 @@ def tables() -> dict[str, Any]:
     return {
         "rules": [
             {
-                "group": one.group,
-                "resource": one.resource,
-                "frameworks": list(one.frameworks),
-                **_names(one),
+                "group": carrier.group,
+                "resource": carrier.resource,
+                "frameworks": list(carrier.frameworks),
+                **_names(carrier),
             }
-            for one in carriers()
+            for carrier in carriers()
         ],
         "custom": _names(Carrier("", "", (), ())),
     }
 
 
-def _names(one: Carrier) -> dict[str, str]:
-    return {"workloadPriorityClasses": _sum(_labels(one)), "priorityClasses": _sum(_classes(one))}
+def _names(carrier: Carrier) -> dict[str, str]:
+    return {"workloadPriorityClasses": _sum(_labels(carrier)), "priorityClasses": _sum(_classes(carrier))}
 
 
-def _labels(one: Carrier) -> list[str]:
-    places = ("metadata.labels", *one.labels, *(f"{path}.metadata.labels" for path in one.templates))
+def _labels(carrier: Carrier) -> list[str]:
+    places = ("metadata.labels", *carrier.labels, *(f"{path}.metadata.labels" for path in carrier.templates))
     return [values(f"{place}[?'{_LABEL}']") for place in places]
 
 
-def _classes(one: Carrier) -> list[str]:
-    places = (*one.classes, *(f"{path}.spec.priorityClassName" for path in one.templates))
+def _classes(carrier: Carrier) -> list[str]:
+    places = (*carrier.classes, *(f"{path}.spec.priorityClassName" for path in carrier.templates))
     return [values(place) for place in places]
 
 
@@ -151,8 +151,8 @@ def values(place: str) -> str:
     If a field is absent, the list is empty. The path can lead through one list or map at most.
     """
     for mark, empty in (("[]", "[]"), ("{}", "{}")):
-        before, found, after = place.partition(f"{mark}.")
-        if found:
+        before, separator, after = place.partition(f"{mark}.")
+        if separator:
             whole = f"dyn(${{object}}).?{before}.orValue({empty})"
             element = "x" if mark == "[]" else f"{whole}[x]"
             return f"{whole}.map(x, {element}.?{after}.orValue(''))"

@@ -70,29 +70,31 @@ def metrics() -> str:
 
 
 def kinds() -> str:
-    """Return the page of job kinds and their abilities."""
+    """Return the page of job kinds and their capabilities."""
     rows = [
         (
-            _guide(one),
-            f"`{one.api_version}`",
-            f"`{one.framework}`",
-            *(_support(one, ability) for ability in CAPABILITIES),
+            _guide(kind),
+            f"`{kind.api_version}`",
+            f"`{kind.framework}`",
+            *(_support(kind, capability) for capability in CAPABILITIES),
         )
-        for one in BUILT_IN_KINDS
+        for kind in BUILT_IN_KINDS
     ]
-    gates = [(f"`{one.framework}`", f"`{one.gate}`") for one in BUILT_IN_KINDS if one.gate is not None]
+    gates = [(f"`{kind.framework}`", f"`{kind.gate}`") for kind in BUILT_IN_KINDS if kind.gate is not None]
     return _page(
         "Kinds of jobs",
         "The framework is the name in `integrations.frameworks` of the configuration: "
         "[Enable job kinds](../guides/kinds.md) describes how to enable a kind. `admitq kinds` prints this "
         "table, with kinds from installed packages.",
-        *table(("kind", "API version", "framework", *(ability.title for ability in CAPABILITIES)), rows),
+        *table(
+            ("kind", "API version", "framework", *(capability.title for capability in CAPABILITIES)), rows
+        ),
         "",
-        "## Abilities",
+        "## Capabilities",
         "",
         *table(
-            ("ability", "in JSON", "meaning"),
-            [(one.title, f"`{one.key}`", one.meaning) for one in CAPABILITIES],
+            ("capability", "in JSON", "meaning"),
+            [(capability.title, f"`{capability.key}`", capability.meaning) for capability in CAPABILITIES],
         ),
         *(
             ["", "## Feature gates", "", *table(("framework", "required feature gate"), gates)]
@@ -102,36 +104,38 @@ def kinds() -> str:
     )
 
 
-def _support(one: Integration, ability: Capability) -> str:
-    """The cell of a kind in the column of an ability."""
-    if not ability.is_supported_by(one):
+def _support(kind: Integration, capability: Capability) -> str:
+    """The cell of a kind in the column of a capability."""
+    if not capability.is_supported_by(kind):
         return ""
-    return "yes" if ability.is_implemented else "not yet"
+    return "yes" if capability.is_implemented else "not yet"
 
 
-def _guide(one: Integration) -> str:
+def _guide(kind: Integration) -> str:
     """Return the kind's name, as a link if the kind has a page."""
-    page = Path("guides") / "kinds" / f"{one.kind.lower()}.md"
-    return f"[{one.kind}](../{page})" if (REPOSITORY / "docs" / page).exists() else one.kind
+    page = Path("guides") / "kinds" / f"{kind.kind.lower()}.md"
+    return f"[{kind.kind}](../{page})" if (REPOSITORY / "docs" / page).exists() else kind.kind
 
 
 def lifecycle() -> str:
     """Return the page of phases of a workload, transitions between them, and evictions."""
     steps = [
         (before.value, after.value, ", ".join(f"`{cause}`" for cause in causes))
-        for (before, after), causes in sorted(EDGES.items(), key=lambda one: list(map(_order, one[0])))
+        for (before, after), causes in sorted(
+            EDGES.items(), key=lambda eviction: list(map(_order, eviction[0]))
+        )
     ]
     evictions = [
         (
-            f"`{one.condition_reason}`",
-            one.trigger,
-            f"`{one.event_reason}`",
-            f"`{one.reason}`",
-            f"`{one.cause}`" if one.cause else "",
-            one.requeue_time.value,
-            f"`{one.requeued_reason}`",
+            f"`{eviction.condition_reason}`",
+            eviction.trigger,
+            f"`{eviction.event_reason}`",
+            f"`{eviction.reason}`",
+            f"`{eviction.cause}`" if eviction.cause else "",
+            eviction.requeue_time.value,
+            f"`{eviction.requeued_reason}`",
         )
-        for one in EVICTIONS
+        for eviction in EVICTIONS
     ]
     return _page(
         "Lifecycle",
@@ -177,7 +181,11 @@ def cli() -> str:
     lines: list[str] = []
     for name, command in _commands(root):
         lines += ["", f"## admitq {name}", "", command.help or "", ""]
-        options = [one for one in command.params if one.name != "help" and not getattr(one, "hidden", False)]
+        options = [
+            parameter
+            for parameter in command.params
+            if parameter.name != "help" and not getattr(parameter, "hidden", False)
+        ]
         if options:
             lines += table(("option", "default", "meaning"), [_option(option) for option in options])
     return _page(
@@ -202,7 +210,7 @@ def _option(option: Any) -> tuple[str, str, str]:
 
 
 def _choices(default: Any) -> str:
-    return "|".join(str(one.value) for one in type(default)) if isinstance(default, Enum) else "TEXT"
+    return "|".join(str(choice.value) for choice in type(default)) if isinstance(default, Enum) else "TEXT"
 
 
 def _page(title: str, *lines: str) -> str:

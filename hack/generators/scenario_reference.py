@@ -54,12 +54,12 @@ def _rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
 def _models() -> Iterator[type[BaseModel]]:
     """Yield the scenario and all models below it once, in the order of their first use."""
     waiting: list[type[BaseModel]] = [Scenario]
-    seen: set[type[BaseModel]] = set()
+    visited: set[type[BaseModel]] = set()
     while waiting:
         model = waiting.pop(0)
-        if model in seen:
+        if model in visited:
             continue
-        seen.add(model)
+        visited.add(model)
         yield model
         for field in model.model_fields.values():
             waiting.extend(_below(field.annotation))
@@ -68,14 +68,14 @@ def _models() -> Iterator[type[BaseModel]]:
 def _below(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for one in get_args(annotation) for model in _below(one)]
+    return [model for argument in get_args(annotation) for model in _below(argument)]
 
 
 def _type(field: FieldInfo) -> str:
-    said = repr(field.metadata)
-    if "_interval" in said:
+    constraints = repr(field.metadata)
+    if "_interval" in constraints:
         return "`Never`, `Always` or duration"
-    if "nanoseconds" in said:
+    if "nanoseconds" in constraints:
         return "duration"
     return _named(field.annotation)
 
@@ -85,9 +85,11 @@ def _named(annotation: Any) -> str:
     if origin is Annotated:
         return "duration" if "nanoseconds" in repr(arguments[1:]) else _named(arguments[0])
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_named(one) for one in arguments if one is not type(None)))
+        return " or ".join(
+            dict.fromkeys(_named(argument) for argument in arguments if argument is not type(None))
+        )
     if origin is Literal:
-        return " or ".join(f"`{one}`" for one in arguments)
+        return " or ".join(f"`{argument}`" for argument in arguments)
     if origin is tuple:
         return f"list of {_named(arguments[0])}"
     if origin is dict:

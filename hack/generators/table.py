@@ -17,7 +17,7 @@ from generators import (
 )
 
 Generator = Callable[[], dict[Path, str]]
-"""Returns, by path within the repository, what the files must contain."""
+"""Returns the contents of files, by path in the repository."""
 
 GENERATORS: tuple[Generator, ...] = (
     pod_template.outputs,
@@ -31,4 +31,4 @@ GENERATORS: tuple[Generator, ...] = (
     take_over.outputs,
     wait_states_page.outputs,
 )
-"""In order: the first ones make what later ones read."""
+"""All generators, in order: later ones read files of earlier ones."""

@@ -1,4 +1,4 @@
-"""Write the tables of the migration guide between its marks."""
+"""Generate the tables of the migration guide, between its marks."""
 
 import re
 from collections.abc import Iterable
@@ -39,19 +39,19 @@ def outputs() -> dict[Path, str]:
 def compared() -> list[str]:
     """Return the tables of features that are the same, better and missing."""
     names = names_for(COMPAT_GROUP)
-    listed = [version for one in create_crds(COMPAT_GROUP) for version in one["spec"]["versions"]]
+    listed = [version for crd in create_crds(COMPAT_GROUP) for version in crd["spec"]["versions"]]
     versions = sorted({version["name"] for version in listed if version["served"]})
     less = [gate for gate in Gate if gate not in WITHOUT_ALTERNATIVE and get_note(gate)]
     idle = [gate for gate in less if gate not in VALIDATION_ONLY]
     same: list[tuple[str, ...]] = [
         ("API", f"`{names.group}`, {_listed(versions)}: {', '.join(kind.__name__ for kind in KINDS)}"),
-        ("kinds of jobs", ", ".join(one.kind for one in BUILT_IN_KINDS)),
+        ("kinds of jobs", ", ".join(kind.kind for kind in BUILT_IN_KINDS)),
         ("names", "labels, annotations, gates, finalizers, field managers, webhooks and their paths"),
         ("metrics", f"`{names.metric_prefix}_…`, with their labels"),
         ("feature gates", f"{len(Gate) - len(less)} of {len(Gate)}"),
         ("messages", "conditions, reasons, events and refusals, word for word"),
     ]
-    remedies = {one.name: one.remedy for one in CHECKS}
+    remedies = {check.name: check.remedy for check in CHECKS}
     missing = [(what, remedies[name]) for name, what in MISSING.items()]
     return [
         "",
@@ -80,7 +80,7 @@ MISSING = {
 
 def checks() -> list[str]:
     """Return the table of the checks of `admitq adopt`."""
-    rows = [(f"`{one.name}`", one.severity.value, one.what, one.remedy) for one in CHECKS]
+    rows = [(f"`{check.name}`", check.severity.value, check.what, check.remedy) for check in CHECKS]
     return ["", *table(("name", "", "what it means", "what to do"), rows), ""]
 
 

@@ -1,8 +1,8 @@
 """Compare the audit log of a test run with the access rules of the chart.
 
-No call is refused, and no permission is unused. No call may name the API group that is not served. Only calls
-by admitq's own ServiceAccounts count. A rule is split into single permissions (group, resource, verb). A call
-must have used each of them. Remove unused permissions from the chart.
+Report calls that were refused, permissions that no call used, and calls that name the API group that is not
+served. Only calls by admitq's own ServiceAccounts count. A rule is split into single permissions (group,
+resource, verb). A call must have used each of them. Remove unused permissions from the chart.
 """
 
 import json
@@ -38,8 +38,8 @@ class Call:
     permission: AllowedVerb
     target: str
     allowed: bool
-    asked: str = ""
-    """The path and the query, in which are selectors and the field manager."""
+    url: str = ""
+    """The path and the query, which contains selectors and the field manager."""
 
 
 def calls(lines: Iterable[str]) -> Iterator[Call]:
@@ -50,16 +50,17 @@ def calls(lines: Iterable[str]) -> Iterator[Call]:
         if not about or "resource" not in about:
             continue
         resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
-        # An expired token is not authenticated. No rule refuses it.
+        # The token has expired. This is not a refusal by a rule.
         notes = event.get("annotations") or {}
-        # If a policy of the chart would refuse a write of the chart's own accounts, the log contains that.
+        # The audit annotation shows that a policy of the chart would reject this write of the chart's own
+        # accounts.
         is_denied = "validation.policy.admission.k8s.io/validation_failure" in notes
         yield Call(
             user=event.get("user", {}).get("username", ""),
             permission=AllowedVerb(about.get("apiGroup", ""), resource, event["verb"]),
             target="/".join(filter(None, (about.get("namespace"), about.get("name")))),
             allowed=notes.get("authorization.k8s.io/decision") != "forbid" and not is_denied,
-            asked=unquote(event.get("requestURI", "")),
+            url=unquote(event.get("requestURI", "")),
         )
 
 
@@ -74,27 +75,29 @@ def permissions(rules: Iterable[Mapping[str, Any]]) -> set[AllowedVerb]:
     }
 
 
-def refused(made: Iterable[Call]) -> list[str]:
+def refused(calls: Iterable[Call]) -> list[str]:
     """Return a line for each call that the rules do not allow."""
-    return sorted({f"{call.user}: {call.permission} {call.target}" for call in made if not call.allowed})
+    return sorted({f"{call.user}: {call.permission} {call.target}" for call in calls if not call.allowed})
 
 
-def foreign(made: Iterable[Call], group: str) -> list[str]:
+def foreign(calls: Iterable[Call], group: str) -> list[str]:
     """Return a line for each call that names the API group that is not served."""
-    others = [names_for(one) for one in GROUPS if one != group]
-    marks = [mark for one in others for mark in (one.group, f"fieldManager={one.metric_prefix}-")]
+    others = [names_for(other) for other in GROUPS if other != group]
+    marks = [mark for names in others for mark in (names.group, f"fieldManager={names.metric_prefix}-")]
     return sorted(
         {
-            f"{call.user}: {call.permission} {call.asked}"
-            for call in made
-            if any(mark in call.asked for mark in marks)
+            f"{call.user}: {call.permission} {call.url}"
+            for call in calls
+            if any(mark in call.url for mark in marks)
         }
     )
 
 
-def unused(granted: set[AllowedVerb], made: Iterable[Call]) -> list[str]:
+def unused(granted: set[AllowedVerb], calls: Iterable[Call]) -> list[str]:
     """Return a line for each permission that no call needed."""
-    return sorted(str(one) for one in granted - {call.permission for call in made if call.allowed})
+    return sorted(
+        str(permission) for permission in granted - {call.permission for call in calls if call.allowed}
+    )
 
 
 def problems(
@@ -115,19 +118,21 @@ def problems(
     Returns:
         A line for each call that was refused or names the other group, and for each unused permission.
     """
-    made, elsewhere = _read(log), [call for other in others for call in _read(other)]
-    found: list[str] = []
+    own_calls, elsewhere = _read(log), [call for other in others for call in _read(other)]
+    problems_found: list[str] = []
     for component in COMPONENTS:
         name = f"{prefix}-{component}"
         user = f"system:serviceaccount:{namespace}:{name}"
-        here = [call for call in made if call.user == user]
-        found += [f"refused: {line}" for line in refused(here)]
-        found += [f"of another API group: {line}" for line in foreign(here, group)]
+        here = [call for call in own_calls if call.user == user]
+        problems_found += [f"refused: {line}" for line in refused(here)]
+        problems_found += [f"of another API group: {line}" for line in foreign(here, group)]
         if whole_run:
             granted = permissions(_rules(api, name, namespace))
-            own = [call for call in (*made, *elsewhere) if call.user == user]
-            found += [f"unused: {name} may {line}, and no test needs it" for line in unused(granted, own)]
-    return found
+            own = [call for call in (*own_calls, *elsewhere) if call.user == user]
+            problems_found += [
+                f"unused: {name} may {line}, and no test needs it" for line in unused(granted, own)
+            ]
+    return problems_found
 
 
 def _read(log: Path) -> list[Call]:

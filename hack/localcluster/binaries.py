@@ -96,22 +96,22 @@ def folder() -> Path:
 
 def located() -> dict[str, Path]:
     """Return the programs that exist, by name. Those in KUBEBUILDER_ASSETS take precedence over the cache."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     for program in PROGRAMS:
         places = [Path(assets)] if assets and program.asset else []
         for place in (*places, folder()):
             path = place / program.name
             if path.is_file() and os.access(path, os.X_OK):
-                found[program.name] = path
+                paths[program.name] = path
                 break
-    return found
+    return paths
 
 
 def missing() -> list[Program]:
     """Return the programs that must be built."""
-    found = located()
-    return [program for program in PROGRAMS if program.name not in found]
+    existing = located()
+    return [program for program in PROGRAMS if program.name not in existing]
 
 
 def build(say: Callable[[str], None] | None = None) -> dict[str, Path]:
@@ -145,7 +145,7 @@ def _build_all(todo: list[Program], say: Callable[[str], None]) -> None:
     versions = module_versions((MODULE / "go.mod").read_text())
     say(f"building {', '.join(program.name for program in todo)} into {folder()}")
     if len(todo) == len(PROGRAMS):
-        say("from nothing this takes about 8 minutes on two cores, and it is done once")
+        say("with empty caches this takes about 8 minutes on two cores, once for each set of pinned versions")
     begin = time.monotonic()
     for number, program in enumerate(todo, start=1):
         _build_one(go, program, versions[program.module], f"{program.name} ({number} of {len(todo)})", say)
@@ -210,14 +210,14 @@ def module_versions(go_mod: str) -> Mapping[str, str]:
 
 
 def _check_disk(go: Path) -> None:
-    asked = subprocess.run(
+    folders = subprocess.run(
         [str(go), "env", "GOCACHE", "GOMODCACHE"],
         env=toolchain.environment(),
         capture_output=True,
         text=True,
         check=True,
     )
-    build_cache, modules = asked.stdout.split("\n")[:2]
+    build_cache, modules = folders.stdout.split("\n")[:2]
     needs: dict[int, tuple[Path, int, list[str]]] = {}
     for what, path in (
         ("build cache", Path(build_cache)),

@@ -51,7 +51,7 @@ def _down(options: argparse.Namespace) -> int:
     clusters = all_clusters() if options.all else [LocalCluster(options.name)]
     for cluster in clusters:
         stopped = cluster.stop()
-        to_stderr(f"cluster {cluster.name} {'stopped and removed' if stopped else 'was not there'}")
+        to_stderr(f"cluster {cluster.name} {'stopped and removed' if stopped else 'did not exist'}")
     return 0
 
 

@@ -44,7 +44,7 @@ class ProcessStatus:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
         return self.usage is not None
 
 
@@ -163,7 +163,7 @@ class LocalCluster:
             if self._runs_already(options):
                 return False
             if self.folder.exists():
-                say(f"cluster {self.name}: clearing away what an earlier one left behind")
+                say(f"cluster {self.name}: removing the remains of an earlier one")
                 self._clear()
             for attempt in range(1, _START_ATTEMPTS + 1):
                 try:
@@ -172,7 +172,7 @@ class LocalCluster:
                     self.processes.halt()
                     if attempt == _START_ATTEMPTS or not _BUSY_PORT.search(death.last_words):
                         raise
-                    say(f"cluster {self.name}: a port was taken meanwhile, trying others")
+                    say(f"cluster {self.name}: another process took a port, trying other ports")
                     self._clear()
                 except BaseException:
                     self.processes.halt()
@@ -284,13 +284,13 @@ class LocalCluster:
         for name in ("etcd", "kube-apiserver"):
             self.processes.spawn_component(name, command_lines[name])
             self._await_ready(name, ports)
-        rest = [name for name in COMPONENTS if name not in {"etcd", "kube-apiserver"}]
-        for name in rest:
+        others = [name for name in COMPONENTS if name not in {"etcd", "kube-apiserver"}]
+        for name in others:
             self.processes.spawn_component(name, command_lines[name])
         with self.api() as api:
             for pool in pools:
                 nodes.create(api, pool)
-            for name in rest:
+            for name in others:
                 self._await_ready(name, ports)
             self._await(lambda: has_default_account(api), "the ServiceAccount controller")
             expected = sum(pool.count for pool in pools)
@@ -318,7 +318,7 @@ class LocalCluster:
     def _await(self, condition: Callable[[], bool], what: str) -> None:
         if not holds_in_time(condition, self.processes.check_alive):
             raise ClusterError(
-                f"cluster {self.name}: waited {PATIENCE_S:.0f} s for {what} in vain; "
+                f"cluster {self.name}: waited {PATIENCE_S:.0f} s for {what} without success; "
                 f"the logs are in {self.folder / 'logs'}"
             )
 
@@ -350,5 +350,5 @@ def reclaim_orphans(say: Callable[[str], None] = to_stderr) -> None:
     for cluster in all_clusters():
         owner = processes.read(cluster.folder / "owner.json")
         if owner is not None and not owner.alive():
-            say(f"cluster {cluster.name}: the process that it ran for is gone, stopping it")
+            say(f"cluster {cluster.name}: the process that needed it has ended, stopping it")
             cluster.stop()

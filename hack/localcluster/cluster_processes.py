@@ -51,8 +51,8 @@ class ClusterProcesses:
         folder = self._folder / "processes"
         names = [path.stem for path in sorted(folder.glob("*.json"))] if folder.exists() else []
         names.sort(key=lambda name: COMPONENTS.index(name) if name in COMPONENTS else len(COMPONENTS))
-        found = {name: processes.read(folder / f"{name}.json") for name in names}
-        return {name: process for name, process in found.items() if process is not None}
+        records = {name: processes.read(folder / f"{name}.json") for name in names}
+        return {name: process for name, process in records.items() if process is not None}
 
     def spawn(
         self, name: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None

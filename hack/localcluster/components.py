@@ -36,12 +36,12 @@ class Identities:
     """Bearer token of each client. The API server verifies a client certificate again with each request."""
 
 
-# Client -> its user and groups.
+# Each client, with its user and groups.
 _USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ADMIN: ("admin", ("system:masters",)),
     "kube-controller-manager": ("system:kube-controller-manager", ()),
     "kube-scheduler": ("system:kube-scheduler", ()),
-    # It acts for every kubelet at once. No role fits that.
+    # KWOK acts for all kubelets. No built-in role allows that.
     "kwok": ("kwok", ("system:masters",)),
 }
 
@@ -148,7 +148,7 @@ def command_lines(layout: Layout) -> dict[str, list[str]]:
         "kube-scheduler": _scheduler(layout),
         "kwok": _kwok(layout),
     }
-    return {name: [str(layout.programs[name]), *rest] for name, rest in arguments.items()}
+    return {name: [str(layout.programs[name]), *options] for name, options in arguments.items()}
 
 
 def _etcd(layout: Layout) -> list[str]:
@@ -199,7 +199,7 @@ def _api_server(layout: Layout) -> list[str]:
         f"--proxy-client-key-file={keys.front_proxy.key}",
         f"--audit-policy-file={_HERE / 'audit-policy.yaml'}",
         f"--audit-log-path={audit_log(layout.folder)}",
-        # One file, so that readers get all events.
+        # The log is one file, so that readers get all events.
         "--audit-log-maxsize=0",
         "--max-requests-inflight=800",
         "--max-mutating-requests-inflight=400",

@@ -62,7 +62,7 @@ PROJECTS = (
     Project(
         "github.com/kubeflow/training-operator",
         "manifests/base/crds",
-        # Its MPIJob is an older version of that of the other project.
+        # The MPIJob of this project is an older version of the one above.
         (
             "kubeflow.org_jaxjobs.yaml",
             "kubeflow.org_paddlejobs.yaml",
@@ -110,12 +110,12 @@ def name_of(file: str) -> str:
 
 
 NAMES = tuple(sorted(name_of(file) for project in PROJECTS for file in project.files))
-"""All definitions of other projects that can be had."""
+"""The names of all available CRDs of other projects."""
 
 _OWN = REPOSITORY / "tests" / "controlplane" / "definitions"
 
 OWN_NAMES = tuple(sorted(file.stem for file in _OWN.glob("*.yaml")))
-"""The definitions of our own, of kinds that no project has."""
+"""The names of CRDs that this repository defines, for kinds that no project publishes."""
 
 
 def fetch(say: Callable[[str], None] | None = None) -> None:
@@ -138,17 +138,17 @@ def definitions(names: Iterable[str] = NAMES) -> list[dict[str, Any]]:
     """Return CRDs in the form in which they are installed.
 
     Args:
-        names: which of `NAMES` and `OWN_NAMES`.
+        names: names from `NAMES` and `OWN_NAMES`.
 
     Raises:
         DefinitionsError: a name is unknown, or its CRD is not available.
     """
-    wanted = tuple(names)
-    if unknown := sorted(set(wanted).difference(NAMES, OWN_NAMES)):
-        raise DefinitionsError(f"no project publishes {', '.join(unknown)}; there are: {', '.join(NAMES)}")
-    if not set(wanted).issubset(OWN_NAMES):
+    requested = tuple(names)
+    if unknown := sorted(set(requested).difference(NAMES, OWN_NAMES)):
+        raise DefinitionsError(f"unknown CRDs: {', '.join(unknown)}; available are: {', '.join(NAMES)}")
+    if not set(requested).issubset(OWN_NAMES):
         fetch()
-    return [_definition(name) for name in wanted]
+    return [_definition(name) for name in requested]
 
 
 def _definition(name: str) -> dict[str, Any]:
@@ -159,10 +159,10 @@ def _definition(name: str) -> dict[str, Any]:
 
 def _without_descriptions(definition: Any) -> Any:
     if isinstance(definition, list):
-        return [_without_descriptions(one) for one in cast("list[Any]", definition)]
+        return [_without_descriptions(item) for item in cast("list[Any]", definition)]
     if not isinstance(definition, dict):
         return definition
-    # A field with this name has a schema, not a text.
+    # This is a field with the name description, which has a schema.
     return {
         key: _without_descriptions(value)
         for key, value in cast("dict[str, Any]", definition).items()
@@ -175,7 +175,7 @@ def install(cluster: LocalCluster, names: Iterable[str] = NAMES) -> None:
 
     Args:
         cluster: a running cluster.
-        names: which of `NAMES` and `OWN_NAMES`.
+        names: names from `NAMES` and `OWN_NAMES`.
 
     Raises:
         DefinitionsError: a CRD is not available or not served in time.
@@ -190,7 +190,7 @@ def install_missing(cluster: LocalCluster, names: Iterable[str]) -> None:
 
     Args:
         cluster: a running cluster.
-        names: which of `NAMES` and `OWN_NAMES`.
+        names: names from `NAMES` and `OWN_NAMES`.
 
     Raises:
         DefinitionsError: a CRD is not available or not served in time.
@@ -201,13 +201,13 @@ def install_missing(cluster: LocalCluster, names: Iterable[str]) -> None:
         install(cluster, missing)
 
 
-def apply(cluster: LocalCluster, wanted: Iterable[Mapping[str, Any]]) -> None:
+def apply(cluster: LocalCluster, crds: Iterable[Mapping[str, Any]]) -> None:
     """Apply CRDs and wait until all are served.
 
     Raises:
         DefinitionsError: a CRD is not served in time.
     """
-    every = list(wanted)
+    every = list(crds)
     with exclusive(cluster.folder / "crds.lock"), cluster.api() as api:
         for definition in every:
             api.request(
@@ -228,17 +228,17 @@ def apply(cluster: LocalCluster, wanted: Iterable[Mapping[str, Any]]) -> None:
 def _is_served(api: Api, name: str) -> bool:
     """Whether a CRD is established, and the API server serves its objects."""
     try:
-        found = api.request("GET", f"{_PATH}/{name}")
-        # A new CRD has null there.
-        conditions = found.get("status", {}).get("conditions") or []
+        crd = api.request("GET", f"{_PATH}/{name}")
+        # The conditions of a new CRD are null.
+        conditions = crd.get("status", {}).get("conditions") or []
         if not any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions):
             return False
-        group, plural = found["spec"]["group"], found["spec"]["names"]["plural"]
-        for version in found["spec"]["versions"]:
+        group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        for version in crd["spec"]["versions"]:
             if version["served"]:
                 api.request("GET", f"/apis/{group}/{version['name']}/{plural}?limit=1")
     except ApiFailure as failure:
-        # It is not served yet, or the API server is busy with a new kind.
+        # The kind is not served yet, or the API server is busy with another new kind.
         if failure.status in {404, 429}:
             return False
         raise
@@ -294,8 +294,8 @@ def _download(say: Callable[[str], None]) -> dict[str, Path]:
         go = toolchain.go(say)
     except toolchain.ToolchainError as error:
         raise DefinitionsError(str(error)) from error
-    say("fetching the definitions of the kinds of other projects")
-    done = subprocess.run(
+    say("downloading the CRDs of other projects")
+    process = subprocess.run(
         [str(go), "mod", "download", "-json"],
         cwd=MODULE,
         env=toolchain.environment(),
@@ -303,20 +303,20 @@ def _download(say: Callable[[str], None]) -> dict[str, Path]:
         text=True,
         check=False,
     )
-    modules = list(_objects(done.stdout))
+    modules = list(_objects(process.stdout))
     problems = [module["Error"] for module in modules if "Error" in module]
-    if problems or done.returncode != 0:
-        raise DefinitionsError("\n".join(problems) or done.stderr.strip())
+    if problems or process.returncode != 0:
+        raise DefinitionsError("\n".join(problems) or process.stderr.strip())
     return {module["Path"]: Path(module["Dir"]) for module in modules}
 
 
 def _objects(text: str) -> Iterable[dict[str, Any]]:
     """Yield the JSON objects that follow one another in a text."""
-    decoder, rest = json.JSONDecoder(), text.lstrip()
-    while rest:
-        found, end = decoder.raw_decode(rest)
-        yield found
-        rest = rest[end:].lstrip()
+    decoder, remaining = json.JSONDecoder(), text.lstrip()
+    while remaining:
+        obj, end = decoder.raw_decode(remaining)
+        yield obj
+        remaining = remaining[end:].lstrip()
 
 
 def _to_stderr(message: str) -> None:

@@ -15,4 +15,9 @@ _YAML_BLOCK: Final = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTAL
 def configured() -> list[dict[str, Any]]:
     """Return `integrations.custom` of the values on that page."""
     shown = [yaml.safe_load(text) for text in _YAML_BLOCK.findall(PAGE.read_text())]
-    return [kind for one in shown if "config" in one for kind in one["config"]["integrations"]["custom"]]
+    return [
+        kind
+        for document in shown
+        if "config" in document
+        for kind in document["config"]["integrations"]["custom"]
+    ]

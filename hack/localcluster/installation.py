@@ -28,7 +28,7 @@ from localcluster.processes import Process
 Component = Literal["manager", "webhook"]
 
 TOKEN_LIFETIME_S = 3600
-"""How long a token is good for, as in the chart."""
+"""The lifetime of a token, as in the chart."""
 
 _CHART = REPOSITORY / "charts" / "admitq"
 _READY_PATIENCE_S = 120.0
@@ -59,11 +59,11 @@ class Installation:
     @property
     def prefix(self) -> str:
         """The prefix of the names of its objects."""
-        given = self._given()
-        group = str(given.get("apiGroup", DEFAULT_GROUP))
-        shadow = given.get("shadow", {}).get("enabled", False)
+        chart_values = self._given()
+        group = str(chart_values.get("apiGroup", DEFAULT_GROUP))
+        shadow = chart_values.get("shadow", {}).get("enabled", False)
         fixed = None if shadow else names_for(group).installation
-        return str(given.get("fullnameOverride") or fixed or self.release)
+        return str(chart_values.get("fullnameOverride") or fixed or self.release)
 
     def install(
         self,
@@ -85,13 +85,13 @@ class Installation:
             InstallationError: helm fails; the message has its output.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        given = dict(values or {})
+        chart_values = dict(values or {})
         chosen = {
-            **given,
+            **chart_values,
             "apiGroup": api_group,
-            "config": {**given.get("config", {}), **(config or {})},
+            "config": {**chart_values.get("config", {}), **(config or {})},
             "webhook": {
-                **given.get("webhook", {}),
+                **chart_values.get("webhook", {}),
                 "url": f"https://{LOOPBACK}:{self._port('webhook', 'webhook')}",
             },
         }
@@ -131,16 +131,16 @@ class Installation:
             f"HELM_{kind}_HOME": str(self.cluster.folder / "helm" / kind.lower())
             for kind in ("CACHE", "CONFIG", "DATA")
         }
-        done = subprocess.run(
+        process = subprocess.run(
             [str(self.cluster.program("helm")), *arguments, "--namespace", self.namespace],
             capture_output=True,
             text=True,
             check=False,
             env={**os.environ, **self.cluster.environment(), **own},
         )
-        if done.returncode != 0:
-            raise InstallationError(f"helm {arguments[0]} failed:\n{done.stderr.strip()}")
-        return done.stdout
+        if process.returncode != 0:
+            raise InstallationError(f"helm {arguments[0]} failed:\n{process.stderr.strip()}")
+        return process.stdout
 
     def start(
         self,
@@ -224,7 +224,7 @@ class Installation:
             f"--kubeconfig={self.kubeconfig(component)}",
             *arguments,
         ]
-        # No variable of the caller may lead the process to other credentials than its own.
+        # Remove variables of the caller with which the process would use other credentials.
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         self.cluster.spawn(self.process_name(component, replica), command, environment=environment)
 
@@ -359,7 +359,7 @@ def keep_tokens_fresh(installation: Installation, wait: Callable[[float], None])
         try:
             installation.renew_tokens()
         except (OSError, http.client.HTTPException, ApiFailure, ClusterError) as error:
-            to_stderr(f"no new tokens: {error}")
+            to_stderr(f"cannot renew tokens: {error}")
             pause = 10.0
         wait(pause)
 

@@ -71,8 +71,8 @@ def parse_label(text: str) -> tuple[str, str]:
     Raises:
         NodeOptionError: it has another form.
     """
-    key, found, value = text.partition("=")
-    if not key or not found:
+    key, separator, value = text.partition("=")
+    if not key or not separator:
         raise NodeOptionError(f"{text!r} does not have the form key=value")
     return key, value
 
@@ -83,9 +83,9 @@ def parse_taint(text: str) -> NodeTaint:
     Raises:
         NodeOptionError: it has another form.
     """
-    left, found, effect = text.rpartition(":")
-    key, _, value = left.partition("=")
-    if not key or not found or effect not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
+    key_and_value, separator, effect = text.rpartition(":")
+    key, _, value = key_and_value.partition("=")
+    if not key or not separator or effect not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
         raise NodeOptionError(
             f"{text!r} does not have the form key=value:Effect "
             "with the effect NoSchedule, PreferNoSchedule or NoExecute"

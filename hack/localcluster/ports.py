@@ -17,13 +17,13 @@ from pathlib import Path
 from localcluster import components
 
 PORTS = range(20_000, 32_700)
-"""Below those that the kernel hands out, so that no connection takes one meanwhile."""
+"""Ports below the range from which the kernel chooses ports of connections."""
 
 
 def free_ports(names: Sequence[str], among: range = PORTS) -> dict[str, int]:
     """Return a port for each name. No process listens on it, and no other process has claimed it."""
     ports: dict[str, int] = {}
-    # Not for secrecy: processes that start at the same time should try different ports.
+    # In random order, so that processes that start at the same time try different ports.
     candidates = random.sample(among, k=len(among))
     for name in names:
         ports[name] = next(port for port in iter(candidates.pop, None) if _claim(port) and _is_free(port))
@@ -38,7 +38,7 @@ def _claims() -> int:
 
 
 _CLAIMED: set[int] = set()
-"""By this process, against which its own locks do not hold."""
+"""Ports that this process has claimed. Locks do not exclude their own process."""
 
 
 def _claim(port: int) -> bool:

@@ -175,9 +175,10 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _has_threads(pid: int) -> bool:
-    # The first thread of a killed process becomes a zombie before the others end, which still hold its ports.
+    # The first thread of a killed process becomes a zombie before its other threads end, which still hold its
+    # ports.
     try:
-        return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208 - a count of names, no paths
+        return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208 - only the number of names is needed
     except OSError:
         return False
 

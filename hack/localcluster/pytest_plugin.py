@@ -37,15 +37,15 @@ from localcluster.nodes import NodePool
 from localcluster.processes import Process
 from localcluster.waiting import eventually
 
-# Enough for the tests of several workers at once.
+# Enough nodes for tests of several workers at the same time.
 _POOL = NodePool(count=20, cpu="32", memory="128Gi")
 # Number of kept folders with logs of failed runs.
 _KEPT_LOGS = 5
 _OWNER = "ADMITQ_TEST_OWNER"
 _WITH_ADMITQ = "-admitq"
 _CONFIGURED = "-with-"
-# Files that run on one worker. Their tests share an installation, which is stopped after the last test. Or
-# two tests at once would see each other's queues, or wait for each other.
+# Files that run on one worker. Their tests share an installation, which is stopped after the last test.
+# Others would see each other's queues, or wait for each other, if they ran at the same time.
 _ONE_AT_A_TIME = {
     "tests/controlplane/test_kinds_come_and_go.py",
     "tests/controlplane/test_parts.py",
@@ -115,10 +115,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if _is_worker(session.config):
         return
     owner = _owner()
-    ours = [one for one in all_clusters() if processes.read(one.folder / "owner.json") == owner]
+    clusters_of_run = [
+        cluster for cluster in all_clusters() if processes.read(cluster.folder / "owner.json") == owner
+    ]
     # Calls of an installation with another configuration count as uses of the rules, too.
     failed = exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
-    for cluster in sorted(ours, key=lambda one: one.name.endswith(_WITH_ADMITQ)):
+    for cluster in sorted(clusters_of_run, key=lambda each: each.name.endswith(_WITH_ADMITQ)):
         if cluster.name.endswith(_WITH_ADMITQ):
             _check_access(session, cluster, exitstatus)
         _stop(cluster, failed=failed)
@@ -135,12 +137,12 @@ def api_group(request: pytest.FixtureRequest) -> str:
 def cluster() -> LocalCluster:
     """The control plane that all tests of the run share. Tests use namespaces of their own."""
     named = os.environ.get("ADMITQ_TEST_CLUSTER")
-    found = LocalCluster(named or f"test-{_owner().pid}")
-    if named and found.exists() and found.healthy():
-        return found
+    shared = LocalCluster(named or f"test-{_owner().pid}")
+    if named and shared.exists() and shared.healthy():
+        return shared
     reclaim_orphans(_quietly)
-    found.start((_POOL,), owner=None if named else _owner(), say=_quietly)
-    return found
+    shared.start((_POOL,), owner=None if named else _owner(), say=_quietly)
+    return shared
 
 
 @pytest.fixture(scope="session")
@@ -229,7 +231,8 @@ def _installation(
     with exclusive(state_folder() / f"{name}.lock"):
         cluster.start(pools, owner=_owner(), say=_quietly)
         installation = Installation(cluster)
-        # The running processes prove nothing: a test of another worker may have stopped some for a while.
+        # Running processes do not show whether it is installed: a test of another worker may have stopped
+        # them for a while.
         started = cluster.folder / "installation-started"
         if not started.exists():
             installation.install(api_group=api_group, config=config)
@@ -302,7 +305,7 @@ def installed(cluster: LocalCluster, api_group: str) -> str:
     return api_group
 
 
-class fresh_namespace:  # noqa: N801 - reads as the statement it is
+class fresh_namespace:  # noqa: N801 - used as `async with fresh_namespace(…)`
     """Create a namespace for the block, and wait until pods can be created in it.
 
     At the end it is emptied, not deleted, and stays until its cluster is stopped. To delete it, the namespace
@@ -338,10 +341,17 @@ class fresh_namespace:  # noqa: N801 - reads as the statement it is
 
 @cache
 def _contents() -> tuple[Resource, ...]:
-    """The kinds that admitq would continue to process. All other objects belong to them, or cost nothing."""
-    jobs = [resource_of(one) for one in load_integrations()]
+    """The kinds of objects that admitq would continue to process."""
+    jobs = [resource_of(integration) for integration in load_integrations()]
     kinds = [kinds_of(names_for(group)) for group in GROUPS]
-    return (*jobs, *(resource for one in kinds for resource in (one.local_queues, one.workloads)))
+    return (
+        *jobs,
+        *(
+            resource
+            for group_kinds in kinds
+            for resource in (group_kinds.local_queues, group_kinds.workloads)
+        ),
+    )
 
 
 def install_crds(cluster: LocalCluster, group: str) -> None:
@@ -392,18 +402,18 @@ def _calls_of_the_run() -> Path:
 
 def _keep_calls(cluster: LocalCluster) -> None:
     if cluster.exists() and cluster.audit_log.exists():
-        with exclusive(state_folder() / "calls.lock"), _calls_of_the_run().open("a") as kept:
-            kept.write(cluster.audit_log.read_text())
+        with exclusive(state_folder() / "calls.lock"), _calls_of_the_run().open("a") as folder:
+            folder.write(cluster.audit_log.read_text())
 
 
 def _keep_logs(cluster: LocalCluster) -> None:
     folder = state_folder() / "failed"
-    kept = folder / cluster.name
+    target = folder / cluster.name
     older = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime) if folder.exists() else []
-    for path in (kept, *older[: -_KEPT_LOGS + 1]):
+    for path in (target, *older[: -_KEPT_LOGS + 1]):
         shutil.rmtree(path, ignore_errors=True)
-    shutil.copytree(cluster.folder / "logs", kept, ignore=shutil.ignore_patterns("*.sock"))
-    print(f"\nlogs of cluster {cluster.name}: {kept}")
+    shutil.copytree(cluster.folder / "logs", target, ignore=shutil.ignore_patterns("*.sock"))
+    print(f"\nlogs of cluster {cluster.name}: {target}")
 
 
 def _fixture_names(item: pytest.Item) -> list[str]:

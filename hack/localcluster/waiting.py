@@ -15,7 +15,7 @@ _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.05, 1.4, 0.4
 async def eventually(
     predicate: Callable[[], T | Awaitable[T]],
     *,
-    timeout: float = 60.0,  # noqa: ASYNC109 - the predicate is called many times within it
+    timeout: float = 60.0,  # noqa: ASYNC109 - the timeout covers many calls of the predicate
     interval: float | None = None,
     what: str = "",
 ) -> T:
@@ -41,19 +41,19 @@ async def eventually(
         try:
             result = predicate()
             answer = cast("T", await result if inspect.isawaitable(result) else result)
-            seen = f"last answer: {answer!r}"
+            last_result = f"last answer: {answer!r}"
             cause: Exception | None = None
             if answer:
                 return answer
         except (AssertionError, LookupError, TypeError, ValueError) as error:
-            seen, cause = f"last failure: {error!r}", error
+            last_result, cause = f"last failure: {error!r}", error
         except ApiError as error:
             if not (error.is_not_found or error.is_conflict or error.is_transient):
                 raise
-            seen, cause = f"last failure: {error!r}", error
+            last_result, cause = f"last failure: {error!r}", error
         if loop.time() >= deadline:
             name = what or getattr(predicate, "__qualname__", repr(predicate))
-            raise AssertionError(f"not within {timeout:g} s: {name}; {seen}") from cause
+            raise AssertionError(f"not within {timeout:g} s: {name}; {last_result}") from cause
         await asyncio.sleep(pause)
         if interval is None:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         to_stderr(f"hack/up: {error}")
         return 1
     except KeyboardInterrupt:
-        to_stderr("interrupted; hack/down stops what runs")
+        to_stderr("interrupted; hack/down stops everything")
         return 130
     finally:
         if options.down_after:
@@ -83,7 +83,7 @@ def _tour(cluster: LocalCluster, names: Names) -> None:
         jobs = samples.objects(manifests["jobs.yaml"])
         _set_up_queues(api, names, manifests["queues.yaml"])
         _clear_jobs(api, jobs)
-        to_stderr("4/4 the Jobs on their way")
+        to_stderr("4/4 the Jobs in progress")
         _follow(api, names, jobs)
 
 
@@ -94,9 +94,9 @@ def _set_up_queues(api: Api, names: Names, manifest: Path) -> None:
         _until(
             functools.partial(_accepts, api, obj), f"{obj['kind']} {obj['metadata']['name']} to be accepted"
         )
-    ours = [obj for obj in queues if obj["kind"] in {"ClusterQueue", "LocalQueue"}]
+    queue_objects = [obj for obj in queues if obj["kind"] in {"ClusterQueue", "LocalQueue"}]
     _until(
-        lambda: all(_is_active(api.request("GET", samples.path_of(obj))) for obj in ours),
+        lambda: all(_is_active(api.request("GET", samples.path_of(obj))) for obj in queue_objects),
         "the queues to be active",
     )
     accounts = [obj["metadata"]["name"] for obj in queues if obj["kind"] == "Namespace"]
@@ -122,7 +122,7 @@ def _clear_jobs(api: Api, jobs: Sequence[dict[str, Any]]) -> None:
 
 def _follow(api: Api, names: Names, jobs: Sequence[dict[str, Any]]) -> None:
     console = Console(stderr=True)
-    wanted = [_namespace_and_name(job) for job in jobs]
+    names_of_jobs = [_namespace_and_name(job) for job in jobs]
     begin = time.monotonic()
     story = Story(begin)
     to_submit = list(jobs)
@@ -130,11 +130,11 @@ def _follow(api: Api, names: Names, jobs: Sequence[dict[str, Any]]) -> None:
         while True:
             if to_submit:
                 samples.apply(api, to_submit.pop(0))
-            progress = read_jobs(api, names, wanted)
+            progress = read_jobs(api, names, names_of_jobs)
             now = time.monotonic()
             for line in story.lines(progress, now):
                 live.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            if len(progress) == len(wanted) and all(job.stage.over for job in progress):
+            if len(progress) == len(names_of_jobs) and all(job.stage.over for job in progress):
                 break
             if console.is_terminal:
                 live.update(live_view(read_queues(api, names), progress), refresh=True)
@@ -142,7 +142,7 @@ def _follow(api: Api, names: Names, jobs: Sequence[dict[str, Any]]) -> None:
                 raise TourError(f"not every Job finished within {_PATIENCE_S:.0f} s: {_unfinished(progress)}")
             if not to_submit:
                 time.sleep(_REFRESH_S)
-    # The counts of the queues change a moment after the Jobs.
+    # The counts of the queues change shortly after the Jobs.
     processes.wait(
         lambda: all(queue.idle for queue in read_queues(api, names)), timeout_s=3.0, interval_s=0.2
     )

@@ -74,14 +74,14 @@ def read_jobs(api: Api, names: Names, jobs: Sequence[tuple[str, str]]) -> list[J
     """Return the progress of the given Jobs (namespace, name) that exist, in the same order."""
     result: list[JobProgress] = []
     for namespace in dict.fromkeys(namespace for namespace, _ in jobs):
-        found = _items(api, f"/apis/batch/v1/namespaces/{namespace}/jobs")
+        listed = _items(api, f"/apis/batch/v1/namespaces/{namespace}/jobs")
         workloads = _items(api, f"/apis/{names.api_version}/namespaces/{namespace}/workloads")
         by_owner = {
             owner["uid"]: workload
             for workload in workloads
             for owner in workload["metadata"].get("ownerReferences", [])
         }
-        result += [_job(job, by_owner.get(job["metadata"]["uid"])) for job in found]
+        result += [_job(job, by_owner.get(job["metadata"]["uid"])) for job in listed]
     place = {f"{namespace}/{name}": number for number, (namespace, name) in enumerate(jobs)}
     return sorted((job for job in result if job.name in place), key=lambda job: place[job.name])
 

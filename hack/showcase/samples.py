@@ -14,7 +14,7 @@ FOLDER = REPOSITORY / "hack" / "samples"
 # The group as a whole word, not as a part of another name.
 _GROUP = re.compile(rf"(?<![\w.-]){re.escape(DEFAULT_GROUP)}(?=/)")
 
-# Kind -> its path in the API. The samples use no other kinds.
+# The path of each kind in the API. The samples use no other kinds.
 _PLURALS = {
     "ClusterQueue": "clusterqueues",
     "Job": "jobs",

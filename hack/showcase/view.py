@@ -22,7 +22,7 @@ def live_view(queues: Sequence[QueueProgress], jobs: Sequence[JobProgress]) -> G
     for queue in queues:
         use = "   ".join(_use(flavor) for flavor in queue.flavors)
         of_queues.add_row(queue.name, str(queue.pending), str(queue.admitted), use)
-    of_jobs = Table("Job", "State", "Pods ready", "Flavor", "Why it is held")
+    of_jobs = Table("Job", "State", "Pods ready", "Flavor", "Why it waits")
     for job in jobs:
         state = f"[{_STYLES[job.stage]}]{job.stage}[/]"
         ready = "" if job.stage.over else f"{job.ready} of {job.pods}"
@@ -46,7 +46,7 @@ class Story:
         fresh: list[str] = []
         for job in jobs:
             before = self._reported.get(job.name)
-            # The reason follows a moment after the Job, and says more than that the Job is held.
+            # The reason is written shortly after the Job, and says more than the stage.
             if before is None or before.stage is not job.stage or (job.reason and not before.reason):
                 fresh.append(f"{now - self._begin:6.1f} s  {job.name:<16} {_sentence(job)}")
                 self._reported[job.name] = job

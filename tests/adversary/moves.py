@@ -369,7 +369,7 @@ async def make(tenant: Tenant, move: Move) -> str:
     except LookupError:
         return "no such object"
     except ApiError as error:
-        if not (error.is_refused or error.status in {404, 405, 409, 429}):
+        if not (error.is_rejected or error.status in {404, 405, 409, 429}):
             raise
         return f"refused: {error.message}"
     return "done"

@@ -17,7 +17,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.locks import exclusive
 from localcluster.pytest_plugin import fresh_namespace
-from tests.controlplane.example_check import ExampleCheck, Judge
+from tests.controlplane.example_check import ChooseState, ExampleCheck
 from tests.controlplane.kind_cases import KindCase, load
 from tests.controlplane.stage import Stage
 
@@ -60,16 +60,16 @@ def stages_beside(connect: Callable[[LocalCluster], Awaitable[Client]], api_grou
     return opened
 
 
-StartCheckController = Callable[[Judge], ExampleCheck]
+StartCheckController = Callable[[ChooseState], ExampleCheck]
 
 
 @pytest.fixture
 async def start_controller(stage: Stage) -> AsyncGenerator[StartCheckController]:
-    """A function that starts the example check controller for this story, with the given judge."""
+    """A function that starts the example check controller for this story, which calls the given function."""
     tasks: list[asyncio.Task[None]] = []
 
-    def started(judge: Judge) -> ExampleCheck:
-        made = ExampleCheck(stage.client, stage.names, controller_of(stage), judge)
+    def started(choose_state: ChooseState) -> ExampleCheck:
+        made = ExampleCheck(stage.client, stage.names, controller_of(stage), choose_state)
         tasks.append(asyncio.create_task(made.run()))
         return made
 

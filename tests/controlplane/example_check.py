@@ -14,15 +14,15 @@ from admitq.workloads.admission_check_states import AdmissionCheckReport, listed
 from admitq_api.conditions import find_condition, is_true, with_condition
 from admitq_api.labels import Names
 
-Judge = Callable[[dict[str, Any], Any], AdmissionCheckReport | None]
+ChooseState = Callable[[dict[str, Any], Any], AdmissionCheckReport | None]
 """Return the new state of a check of a Workload; None leaves the check unchanged."""
 
 
 class ExampleCheck:
     """Controller of the AdmissionChecks with one ``controllerName``."""
 
-    def __init__(self, client: Client, names: Names, controller_name: str, judge: Judge) -> None:
-        self._client, self._name, self._judge = client, controller_name, judge
+    def __init__(self, client: Client, names: Names, controller_name: str, choose_state: ChooseState) -> None:
+        self._client, self._name, self._choose_state = client, controller_name, choose_state
         self._kinds = kinds_of(names)
         self._checks, self._workloads = Store(self._kinds.admission_checks), Store(self._kinds.workloads)
         self._controller = Controller[Key]("example-check", self._reconcile)
@@ -39,12 +39,12 @@ class ExampleCheck:
             tasks.create_task(self._controller.run())
 
     def requeue_workloads(self) -> None:
-        """Evaluate all Workloads again, after a change of what the judge depends on."""
+        """Evaluate all Workloads again, after a change of what the states depend on."""
         for key in self._workloads.keys():  # noqa: SIM118 no mapping
             self._controller.add(key)
 
     async def _reconcile(self, key: Key) -> None:
-        await (self._decide(key) if key.namespace else self._activate(key.name))
+        await (self._update_states(key) if key.namespace else self._activate(key.name))
 
     async def _activate(self, name: str) -> None:
         """Set the condition Active. Until then the ClusterQueues with this check admit nothing."""
@@ -58,7 +58,7 @@ class ExampleCheck:
             )
             await self._write(self._kinds.admission_checks, check, {"conditions": after})
 
-    async def _decide(self, key: Key) -> None:
+    async def _update_states(self, key: Key) -> None:
         """Write the states of this controller's checks while the Workload holds quota."""
         workload = self._workloads.get(*key)
         conditions = (workload or {}).get("status", {}).get("conditions", [])
@@ -70,8 +70,8 @@ class ExampleCheck:
         for listed in before:
             check = self._checks.get("", listed["name"])
             if check is not None and check["spec"]["controllerName"] == self._name:
-                statement = self._judge(workload, listed)
-                checks = checks if statement is None else update_check(checks, statement, time.time_ns())
+                report = self._choose_state(workload, listed)
+                checks = checks if report is None else update_check(checks, report, time.time_ns())
         if checks != before:
             await self._write(self._kinds.workloads, workload, {"admissionChecks": checks})
 

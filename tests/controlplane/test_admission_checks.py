@@ -13,7 +13,7 @@ from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import StartCheckController, controller_of
-from tests.controlplane.example_check import Judge
+from tests.controlplane.example_check import ChooseState
 from tests.controlplane.recording import record_versions, sum_of_series
 from tests.controlplane.stage import Stage, condition_of
 
@@ -67,7 +67,7 @@ def undecided(_: dict[str, Any], check: Any) -> None:
     return None
 
 
-def first_report(first: AdmissionCheckReport) -> Judge:
+def first_report(first: AdmissionCheckReport) -> ChooseState:
     """Report this state at first, and Ready after an eviction."""
 
     def judge(workload: dict[str, Any], check: Any) -> AdmissionCheckReport:
@@ -286,7 +286,7 @@ async def test_check_of_a_flavor_is_listed_only_when_that_flavor_is_assigned(
 # --- updates of podsets ---------------------------------------------------------------------------
 
 
-def updating(stage: Stage, updates: dict[str, dict[str, Any]]) -> Judge:
+def updating(stage: Stage, updates: dict[str, dict[str, Any]]) -> ChooseState:
     """Report each check as ready, with its update of the podset ``main``."""
     by_name = {stage.own(name): update for name, update in updates.items()}
 

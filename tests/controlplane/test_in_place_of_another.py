@@ -25,7 +25,7 @@ from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.runtime.client import Client
 from admitq.runtime.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS
-from admitq.serving.certificates import KeyPair, make_authority, make_leaf
+from admitq.serving.certificates import KeyPair, create_authority, create_leaf
 from admitq_api.labels import COMPAT_GROUP, names_for
 from localcluster.cluster import LocalCluster
 from localcluster.nodes import NodePool
@@ -185,7 +185,7 @@ async def test_all_in_one_runs_from_a_configuration_file_and_a_kubeconfig_alone(
     install_crds(cluster, COMPAT_GROUP)
     place = Place(cluster, free_ports(["webhook", "health", "metrics", "other health"]), tmp_path)
     now = time.time_ns()
-    certificates = Certificates(place, *(make_authority(now, name=name) for name in ("first", "second")))
+    certificates = Certificates(place, *(create_authority(now, name=name) for name in ("first", "second")))
     write_certificate(tmp_path, certificates.first)
     client = await connect(cluster)
     await certificates.register_webhooks(client)
@@ -291,7 +291,7 @@ async def check_job_whose_quota_another_program_reserves(stage: Stage) -> None:
 
 def write_certificate(folder: Path, authority: KeyPair) -> KeyPair:
     """Write a certificate of this authority to the folder that the process watches."""
-    leaf = make_leaf(authority, time.time_ns(), names=(HOST,), name="another program")
+    leaf = create_leaf(authority, time.time_ns(), names=(HOST,), name="another program")
     (folder / "tls.key").write_bytes(leaf.key)
     (folder / "tls.crt").write_bytes(leaf.certificate)
     return leaf

@@ -196,7 +196,7 @@ def test_cluster_with_a_dead_component_is_removed_and_started_anew(private_clust
     cluster.kill("etcd")
     messages: list[str] = []
     assert cluster.start((NodePool(count=1),), say=messages.append)
-    assert any("clearing away" in line for line in messages)
+    assert any("removing the remains" in line for line in messages)
     assert not set(before.values()) & {process.pid for process in cluster.processes.all().values()}
     assert all(status.alive for status in cluster.status())
 

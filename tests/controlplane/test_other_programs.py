@@ -300,7 +300,7 @@ async def make_random_write(stage: Stage, drawn: RandomWrite) -> str:
     try:
         await write(stage.client, stage.names, (stage.namespace, name), DRAWN[drawn.change], drawn.manner)
     except ApiError as error:
-        if not error.is_refused:
+        if not error.is_rejected:
             raise
         return f"{drawn}: refused: {error.message}"
     return str(drawn)

@@ -91,7 +91,7 @@ async def test_t3_group_pods_of_one_role_with_different_requests_are_not_queued(
         role = {stage.names.role_hash: "r"}
         await pod(as_tenant, f"g-{number}", cpu=cpu, group="g", total=3, annotations=role)
     big = order.index(30)
-    note = f"pods 'g-0' and 'g-{big}' name the same role 'r', and 'g-{big}' asks for more cpu"
+    note = f"pods 'g-0' and 'g-{big}' name the same role 'r', and 'g-{big}' requests more cpu"
     await stage.until_event("Pod", "g-0", "RoleMismatch", f"{note}: give them different roles")
     assert await phases(stage, ["g-0", "g-1", "g-2"]) == ["held"] * 3
 
@@ -107,8 +107,8 @@ async def test_t3_group_pod_that_requests_more_than_its_admitted_role_is_not_sta
     fast = {**role, names.pod_group_fast_admission: "true"}
     await pod(as_tenant, "g-1", cpu=30, group="g", total=2, annotations=fast)
     note = (
-        "Not started: the pod asks for more cpu than role 'r' of Workload 'g' was admitted with; "
-        "delete it, and create one that asks for no more"
+        "Not started: the pod requests more cpu than role 'r' of Workload 'g' was admitted with; "
+        "delete it, and create one that requests no more"
     )
     await stage.until_event("Pod", "g-1", "RoleMismatch", note)
     assert await phases(stage, ["g-0", "g-1"]) == ["Running", "held"]

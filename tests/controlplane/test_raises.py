@@ -140,7 +140,7 @@ async def test_t10_running_job_that_raises_its_parallelism_is_stopped_and_requeu
         return not await running_pods(stage)
 
     await stage.until(has_no_pods)
-    note = "podset main asks for 50 pods, 1 admitted"
+    note = "podset main requests 50 pods, 1 admitted"
     await stage.until_event("Job", "j", "ExceedsAdmission", note)
 
     async def excess_pods() -> float:

@@ -44,7 +44,7 @@ async def test_pod_of_a_job_is_resized_only_within_its_admission(stage: Stage) -
     await stage.until_running("j")
     [pod] = await until_pods_exist(stage, "j")
     await enable_resize(stage, pod)
-    message = "the pod would ask for more cpu than was admitted"
+    message = "the pod would request more cpu than was admitted"
     with pytest.raises(ApiError, match=message):
         await resize(stage, pod, 3)
     await resize(stage, pod, 1)

@@ -31,7 +31,7 @@ from admitq.runtime.resources import (
     Resource,
 )
 from admitq.serving.authorization import AuthorizationDecision, Authorizer
-from admitq.serving.certificates import from_secret_data, make_authority, to_secret_data
+from admitq.serving.certificates import create_authority, from_secret_data, to_secret_data
 from admitq.serving.http import route_by_path
 from admitq.serving.rotation import BundleTarget, ManagedCertificates
 from admitq.serving.server import Server
@@ -459,7 +459,7 @@ async def test_readiness_check_calls_the_webhook_over_tls(webhooks: RegisteredWe
     assert "does not answer" in (await check(server_name="other.example.com")() or "")
     assert await check(server_name=None)() is None
     assert "does not answer" in (await check(port=1)() or "")
-    other = make_authority(time.time_ns(), name="other")
+    other = create_authority(time.time_ns(), name="other")
     assert "does not answer" in (await check(trust=lambda: other.certificate)() or "")
 
 
@@ -493,7 +493,7 @@ async def test_no_call_of_the_api_server_fails_while_certificate_authorities_rot
         """Write an upcoming authority to the Secret, and wait until the rotation serves a leaf of it."""
         secret = await webhooks.client.get(SECRETS, webhooks.secret, webhooks.namespace)
         current = from_secret_data(secret["data"])
-        announced = replace(current, upcoming=make_authority(time.time_ns(), name="test"))
+        announced = replace(current, upcoming=create_authority(time.time_ns(), name="test"))
         await webhooks.client.replace(SECRETS, {**secret, "data": to_secret_data(announced)})
         shown = webhooks.rotation.live.certificate
 

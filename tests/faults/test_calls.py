@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from admitq.runtime.client import Client
-from admitq.runtime.credentials import Credentials, FileToken, Trust
+from admitq.runtime.credentials import Credentials, FileToken, TlsContextLoader
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from admitq.runtime.transport import ApiCall
@@ -287,7 +287,7 @@ async def test_token_file_is_read_again_after_a_401(
     path.write_text("expired")
     calls: list[ApiCall] = []
     credentials = Credentials(
-        server=cluster.server, token=FileToken(path), trust=Trust(authority=cluster.authority)
+        server=cluster.server, token=FileToken(path), tls=TlsContextLoader(authority=cluster.authority)
     )
     async with Client(credentials, user_agent="admitq-tests", observe=calls.append) as ours:
         with pytest.raises(ApiError) as caught:

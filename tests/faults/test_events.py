@@ -255,7 +255,7 @@ async def test_event_is_dropped_and_counted_when_its_write_is_refused_or_keeps_f
     recorder.event(subject, "Normal", "Kept", "kept")
     await recorder.flush()
     assert [event["note"] for event in await events_of(client, subject)] == ["kept"]
-    assert recorder.dropped == {"refused": 1}
+    assert recorder.dropped == {"rejected": 1}
 
 
 @pytest.mark.parametrize(

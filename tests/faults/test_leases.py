@@ -30,12 +30,12 @@ from tests.faults.proxy import Action, Proxy
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 """An elector that loses its lease leaves calls open, as a process that ends would."""
 
-QUICK = LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.1, call=5.0, stall=5.0)
+QUICK = LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.1, call=5.0, stall_timeout=5.0)
 """For leases that must expire."""
-PATIENT = LeaseTiming(duration=30.0, renew_deadline=25.0, retry=0.1, call=5.0, stall=20.0)
+PATIENT = LeaseTiming(duration=30.0, renew_deadline=25.0, retry=0.1, call=5.0, stall_timeout=20.0)
 """For leases that must not expire, even on a busy machine."""
 SHORT_CALLS = replace(PATIENT, call=0.5)
-STEADY = LeaseTiming(duration=4.0, renew_deadline=3.5, retry=0.1, call=1.0, stall=10.0)
+STEADY = LeaseTiming(duration=4.0, renew_deadline=3.5, retry=0.1, call=1.0, stall_timeout=10.0)
 """For leases that must not expire while the test waits longer than their duration."""
 AT_ONCE = 20.0
 """Seconds: less than the duration of a patient lease, and long enough for a busy machine."""
@@ -97,7 +97,7 @@ async def start_candidate(cluster: LocalCluster, namespace: str) -> AsyncGenerat
 
 
 async def until_leading(candidate: Candidate) -> None:
-    await asyncio.wait_for(candidate.elector.leading(), 60)
+    await asyncio.wait_for(candidate.elector.wait_until_leading(), 60)
 
 
 async def lease(client: Client, namespace: str) -> dict[str, Any]:
@@ -189,7 +189,7 @@ async def test_successor_leads_after_the_lease_of_a_silent_leader_expires(
 ):
     first = start_candidate("first", through=proxy)
     await until_leading(first)
-    impatient = replace(QUICK, stall=2.0)
+    impatient = replace(QUICK, stall_timeout=2.0)
     second = start_candidate("second", timing=impatient)
     await eventually(lambda: second.elector.leader == "first", interval=0.01)
     proxy.fault(p.never_answer, times=1_000_000)
@@ -229,14 +229,14 @@ async def test_leader_keeps_the_lease_while_its_event_loop_is_busy(start_candida
 
 
 async def test_leader_loses_the_lease_when_its_event_loop_is_stuck(start_candidate: StartCandidate):
-    candidate = start_candidate("one", timing=replace(PATIENT, stall=1.0))
+    candidate = start_candidate("one", timing=replace(PATIENT, stall_timeout=1.0))
     await until_leading(candidate)
     deadline = time.monotonic() + 30
     while candidate.elector.is_leader() and time.monotonic() < deadline:
         time.sleep(0.1)  # noqa: ASYNC251
     assert not candidate.elector.is_leader()
     await eventually(lambda: candidate.lost, interval=0.01)
-    assert "event loop has been stuck" in candidate.lost[0]
+    assert "event loop has been blocked" in candidate.lost[0]
 
 
 async def test_leader_stops_at_its_next_renewal_when_the_lease_has_another_holder(

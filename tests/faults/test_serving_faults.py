@@ -17,7 +17,7 @@ import pytest
 
 from admitq.core.model import LabelSelector
 from admitq.integrations.registry import load_integrations
-from admitq.serving.certificates import KeyPair, make_authority, make_leaf
+from admitq.serving.certificates import KeyPair, create_authority, create_leaf
 from admitq.serving.http import route_by_path
 from admitq.serving.server import Server, ServerLimits
 from admitq.serving.tls import LiveCertificate, client_context
@@ -71,7 +71,7 @@ class Webhook:
         return f"https://localhost:{self.port}{PATH}"
 
     def change_leaf(self) -> None:
-        self.live.use(make_leaf(self.authority, time.time_ns(), names=("localhost",), name="test"))
+        self.live.use(create_leaf(self.authority, time.time_ns(), names=("localhost",), name="test"))
 
     @contextlib.asynccontextmanager
     async def session(self, **options: Any) -> AsyncGenerator[aiohttp.ClientSession]:
@@ -102,7 +102,7 @@ async def webhook() -> AsyncGenerator[Webhook]:
     handler = route_by_path(review_handlers(policy, FakeLookups(), load_integrations()))
     server = Server(handler, tls=live.context, limits=LIMITS, on_drop=drops.append)
     _, port = await server.start("127.0.0.1", 0)
-    started = Webhook(server, port, live, make_authority(time.time_ns(), name="test"), drops)
+    started = Webhook(server, port, live, create_authority(time.time_ns(), name="test"), drops)
     started.change_leaf()
     yield started
     await server.stop(linger=0, grace=1)

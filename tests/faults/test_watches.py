@@ -26,7 +26,7 @@ from tests.faults.proxy import Action, Proxy, SeenRequest
 
 Through = Callable[..., Awaitable[Client]]
 
-QUICK = WatchTiming(backoff_first=0.02, backoff_most=0.2, inactivity=0.5, healthy=0.05)
+QUICK = WatchTiming(first_backoff=0.02, longest_backoff=0.2, inactivity=0.5, healthy=0.05)
 PATIENT = replace(QUICK, inactivity=30.0)
 """For watches that must not be abandoned, even on a busy machine."""
 NOT_OURS = "metadata.name!=kube-root-ca.crt"
@@ -285,7 +285,7 @@ async def test_watcher_backs_off_when_every_watch_ends_at_once(
     proxy: Proxy, follow: Callable[..., Any], action: Action
 ):
     proxy.fault(action, watching, times=1_000_000)
-    timing = WatchTiming(backoff_first=0.1, backoff_most=30.0, inactivity=0.5, healthy=0.5)
+    timing = WatchTiming(first_backoff=0.1, longest_backoff=30.0, inactivity=0.5, healthy=0.5)
     began = time.monotonic()
     async with follow(timing) as followed:
         await followed.watcher.synced.wait()

@@ -37,7 +37,7 @@ async def has_managed_ancestor(
 
     Raises:
         AncestryUnknown: an owner does not exist, or owners are nested too deep.
-        LookupFailed: an owner cannot be asked for.
+        LookupFailed: an owner cannot be read.
     """
     return (await find_lineage(job, namespace, policy, lookups)).ancestor is not None
 
@@ -49,7 +49,7 @@ async def find_lineage(
 
     Raises:
         AncestryUnknown: an owner does not exist, or owners are nested too deep.
-        LookupFailed: an owner cannot be asked for.
+        LookupFailed: an owner cannot be read.
     """
 
     async def find(owner: Owner) -> Mapping[str, Any] | None:
@@ -82,6 +82,6 @@ async def find_lineage(
                 "metadata.ownerReferences",
                 str(error),
                 "owners are nested too deep, or in a cycle",
-                "take the references out",
+                "remove the controller reference",
             )
         ) from error

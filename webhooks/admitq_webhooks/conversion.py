@@ -55,19 +55,19 @@ def conversion_handlers(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> di
 
 
 def _answer(
-    uid: str, wanted: str, objects: list[Any], names: Names, errors: UnexpectedErrors
+    uid: str, api_version: str, objects: list[Any], names: Names, errors: UnexpectedErrors
 ) -> dict[str, Any]:
-    version = wanted.removeprefix(f"{names.group}/")
-    done: list[JsonObject] = []
+    version = api_version.removeprefix(f"{names.group}/")
+    converted: list[JsonObject] = []
     for place, obj in enumerate(objects):
         try:
-            done.append(convert(_object(obj), version, names))
+            converted.append(convert(_object(obj), version, names))
         except ConversionError as error:
             return _failure(uid, f"{_name(obj, place)}: {error}")
-        except Exception as error:  # noqa: BLE001 whatever the object holds, the API server gets its answer
+        except Exception as error:  # noqa: BLE001 the API server must get an answer whatever the object contains
             errors.report(ErrorPart.REVIEW, error, _name(obj, place), names.conversion_path)
             return _failure(uid, f"{_name(obj, place)}: internal error; the log of the webhook says more")
-    return {"uid": uid, "convertedObjects": done, "result": {"status": "Success"}}
+    return {"uid": uid, "convertedObjects": converted, "result": {"status": "Success"}}
 
 
 def _object(obj: object) -> JsonObject:

@@ -33,13 +33,14 @@ LARGE_BYTES: Final = 128 * 1024
 """The child reviews bodies of at least this size; parsing of a smaller body takes a few milliseconds."""
 
 MAX_HELD_BYTES: Final = 16 * MEBIBYTE
-"""Most bytes of all large bodies that are reviewed or wait; further large bodies are rejected.
+"""Limit of the bytes of all large bodies that are reviewed or wait; further large bodies are rejected.
 
 The review of a mebibyte takes about 40 ms, so each body gets its verdict in time even on a busy machine.
 """
 
 STUCK_SECONDS: Final = 60.0
-"""Longest time for one review, even if the API server does not wait for it any more."""
+"""The time after which a review is aborted. It is longer than the API server waits, see
+`_wait_for_review`."""
 
 COMMAND: Final = (sys.executable, "-c", "from admitq_webhooks.review_child import main; main()")
 
@@ -64,7 +65,7 @@ class LargeReviews:
 
     Args:
         start: the first message to the child.
-        lookups: makes the lookups of the child.
+        lookups: executes the lookups of the child.
         observe: called after each review.
         errors: reports unexpected exceptions of the child and of this process, and the end of a child.
         seconds: the longest time for a verdict, including the wait for earlier reviews.
@@ -72,7 +73,7 @@ class LargeReviews:
 
     Attributes:
         seconds: as above.
-        stuck_seconds: a review that takes longer is given up, and the child is replaced.
+        stuck_seconds: a review that takes longer is aborted, and the child is replaced.
         held_bytes: bytes of the large bodies that are reviewed or wait.
     """
 
@@ -135,7 +136,7 @@ class LargeReviews:
                 async with asyncio.timeout(self.seconds):
                     answer = await self._wait_for_review(review)
             except TimeoutError:
-                problem = "no verdict on this large object in time; try again later or make it smaller"
+                problem = "the review of this large object took too long; try again later or make it smaller"
                 answer = ReviewAnswer(_reject(request, problem, 504, "Timeout"), is_allowed=False)
             except _ChildEnded:
                 problem = "the review of this large object failed; the log of the webhook says more"
@@ -201,22 +202,24 @@ class LargeReviews:
         if self._child is not None and self._child.process.returncode is None:
             return self._child
         await self.stop()
-        ours, theirs = socket.socketpair()
+        parent_socket, child_socket = socket.socketpair()
         try:
-            process = await asyncio.create_subprocess_exec(*self._command, stdin=theirs.fileno())
+            process = await asyncio.create_subprocess_exec(*self._command, stdin=child_socket.fileno())
         except BaseException:
-            ours.close()
+            parent_socket.close()
             raise
         finally:
-            theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours)
+            child_socket.close()
+        reader, writer = await asyncio.open_connection(sock=parent_socket)
         self._child = _Child(process, reader, writer)
         writer.write(encode(self._start))
         return self._child
 
 
 def _reject(request: HttpRequest, message: str, code: int, reason: str) -> HttpResponse:
-    found = _UID.search(request.body, 0, _UID_SEARCH_BYTES)
-    if found is None:
+    uid_match = _UID.search(request.body, 0, _UID_SEARCH_BYTES)
+    if uid_match is None:
         return text(503, message)
-    return HttpResponse(200, encode_rejection(found[1].decode(errors="replace"), message, code, reason), JSON)
+    return HttpResponse(
+        200, encode_rejection(uid_match[1].decode(errors="replace"), message, code, reason), JSON
+    )

@@ -63,13 +63,13 @@ def _watched_resources(names: Names) -> Mapping[Resource, Callable[[dict[str, An
 
 
 class LiveLookups:
-    """Lookups in the stores of watches; the API server is asked for objects that the stores do not contain.
+    """Lookups in the stores of watches, and of other objects by calls to the API server.
 
     Args:
         client: reads objects that are not in a store.
         names: names of the API group.
         integrations: kinds of jobs that may be owners.
-        stores: stores of namespaces, and of the objects of our own kinds that lookups need.
+        stores: stores of namespaces, and of the objects of admitq's kinds that lookups need.
     """
 
     def __init__(
@@ -88,8 +88,10 @@ class LiveLookups:
         self._namespaces = stores[NAMESPACES]
         self._access = AccessReviews(ServingCalls(client))
         self._resources: dict[tuple[str, str, str], Resource] = {
-            one.gvk: Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
-            for one in integrations
+            integration.gvk: Resource(
+                integration.group, integration.version, integration.plural, integration.kind, namespaced=True
+            )
+            for integration in integrations
         }
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
@@ -109,10 +111,12 @@ class LiveLookups:
         return frozenset(value_at(check, ("spec", "controllerName"), "") for check in checks if check)
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the labels of a namespace; read a namespace that the watch has not reported yet.
+        """Return the labels of a namespace; None if it does not exist.
+
+        A namespace that the watch has not reported yet is read.
 
         Raises:
-            LookupFailed: it cannot be read.
+            LookupFailed: the object cannot be read.
         """
         namespace = self._namespaces.get("", name)
         if namespace is None and name:
@@ -125,7 +129,7 @@ class LiveLookups:
         """Return an object that is named as an owner; None if it, or its kind, does not exist.
 
         Raises:
-            LookupFailed: it cannot be read.
+            LookupFailed: the object cannot be read.
         """
         resource = await self._resource(group, version, kind)
         if resource is None or not name:
@@ -157,12 +161,12 @@ class LiveLookups:
         if known is not None:
             return known
         try:
-            found = await find_resource_of_kind(self._client, group, version, kind)
+            resource = await find_resource_of_kind(self._client, group, version, kind)
         except ApiError as error:
             raise LookupFailed(f"{group}/{version} cannot be read: {error.reason}") from error
-        if found is not None:
-            self._resources[group, version, kind] = found
-        return found
+        if resource is not None:
+            self._resources[group, version, kind] = resource
+        return resource
 
     async def _read(self, resource: Resource, name: str, namespace: str | None) -> dict[str, Any] | None:
         try:
@@ -172,7 +176,7 @@ class LiveLookups:
                 return None
             raise LookupFailed(f"{resource} {name} cannot be read: {error.reason}") from error
         except ValueError:
-            # No object has a name that cannot be part of a path.
+            # The name cannot be part of a path, so no object has it.
             return None
 
 
@@ -202,7 +206,7 @@ class ServingCalls:
         self._client = client
 
     async def get_secret(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """Return the Secret; None if there is none.
+        """Return the Secret; None if it does not exist.
 
         Raises:
             ApiFailed: it cannot be read.
@@ -238,7 +242,7 @@ class ServingCalls:
         return True
 
     async def get_configuration(self, target: BundleTarget) -> Mapping[str, Any] | None:
-        """Return a webhook configuration or CRD; None if there is none.
+        """Return a webhook configuration or CRD; None if it does not exist.
 
         Raises:
             ApiFailed: it cannot be read.

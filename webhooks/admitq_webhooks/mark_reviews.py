@@ -1,4 +1,4 @@
-"""Which accounts may change protected marks. The API server is only asked when a mark changes."""
+"""Decides which accounts may change protected marks. Only changes of marks cost a call to the API server."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
@@ -37,7 +37,7 @@ async def review_marks(
     """Check a change of the protected marks of a pod or a job.
 
     Raises:
-        LookupFailed: it is not known what the account may do; the change must not be stored.
+        LookupFailed: the permissions of the account are not known, so the change must be rejected.
     """
     if integration.composition is not None:
         return await review_pod_marks(request, policy, lookups)
@@ -55,7 +55,7 @@ async def review_pod_marks(
     """Check a change of a pod's protected marks, or of the fields by which its controller finds it.
 
     Raises:
-        LookupFailed: it is not known what the account may do; the change must not be stored.
+        LookupFailed: the permissions of the account are not known, so the change must be rejected.
     """
     old, new, names = request.old, request.obj, policy.names
     selected: Collection[str] = ()
@@ -77,7 +77,7 @@ async def _selector_keys(pod: JsonObject, namespace: str, lookups: ClusterLookup
     stated = value_at(job, ("spec", "selector", "matchExpressions"), [])
     return {
         *value_at(job, ("spec", "selector", "matchLabels"), {}),
-        *(str(value_at(one, ("key",), "")) for one in stated),
+        *(str(value_at(requirement, ("key",), "")) for requirement in stated),
     }
 
 
@@ -127,7 +127,7 @@ def _controllers(old: JsonObject, policy: Policy) -> Iterator[OwnerKind]:
 
 
 def _is_known(kind: OwnerKind, policy: Policy) -> bool:
-    followed = {(one.group, one.kind) for one in policy.integrations}
-    followed |= {(one.group, one.kind) for one in policy.external_frameworks}
+    followed = {(integration.group, integration.kind) for integration in policy.integrations}
+    followed |= {(framework.group, framework.kind) for framework in policy.external_frameworks}
     # A pod that creates pods does not count as controller, because kubelets write the status of pods.
     return (kind.group, kind.kind) in (followed | _BUILT_IN_CONTROLLERS) - {("", "Pod")}

@@ -43,8 +43,9 @@ def are_marks_changed(names: Names) -> str:
     """
     fields = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "spec.schedulingGates")
     differs = " || ".join(
-        f"has(object.{one}) != has(oldObject.{one}) || (has(object.{one}) && object.{one} != oldObject.{one})"
-        for one in fields
+        f"has(object.{field}) != has(oldObject.{field})"
+        f" || (has(object.{field}) && object.{field} != oldObject.{field})"
+        for field in fields
     )
     return f"({differs}) && {_marked(names)}"
 

@@ -1,7 +1,8 @@
-"""Which accounts may set a queued owner as controller of an object, or raise the requests of such an object.
+"""Decides which accounts may set a queued owner as controller, or raise the requests of an owned object.
 
-Only the controller of the owner and administrators may. An owner reference alone proves nothing: every tenant
-can write one, and a job with a queued owner is not queued itself.
+Only the controller of the owner and administrators may do so. A job with a queued owner is not queued itself,
+and every tenant can write an owner reference. So the reference alone does not show that the owner created the
+job.
 """
 
 from typing import Final
@@ -59,14 +60,14 @@ async def review_controller_reference(
     """Check a change after which a job or pod has both a queue and a controller reference.
 
     Raises:
-        LookupFailed: it is not known what the account may do; the change must not be stored.
+        LookupFailed: the permissions of the account are not known, so the change must be rejected.
     """
-    before, after = (value_at(get_controller(one), ("uid",)) for one in (request.old, request.obj))
+    before, after = (value_at(get_controller(obj), ("uid",)) for obj in (request.old, request.obj))
     was_queued, is_queued = (
         policy.manage_jobs_without_queue_name
-        or bool(get_queue_name(one, policy.names))
-        or integration.ownership.is_held_by_parent(one, policy.names)
-        for one in (request.old, request.obj)
+        or bool(get_queue_name(obj, policy.names))
+        or integration.ownership.is_held_by_parent(obj, policy.names)
+        for obj in (request.old, request.obj)
     )
     if not is_queued or (was_queued and before == after):
         return []
@@ -105,13 +106,13 @@ async def review_increase(
         or policy.manage_jobs_without_queue_name
         or get_queue_name(new, policy.names)
         or not has_known_controller(new, policy.integrations, policy.external_frameworks)
-        or not find_request_increases(*(job_pod_sets(one, integration, policy) for one in (new, old)))
+        or not find_request_increases(*(job_pod_sets(job, integration, policy) for job in (new, old)))
     ):
         return []
     try:
-        found = await find_lineage(new, request.namespace, policy, lookups)
+        lineage = await find_lineage(new, request.namespace, policy, lookups)
         if (
-            found.claimed_ancestor is None
+            lineage.claimed_ancestor is None
             or (await find_lineage(old, request.namespace, policy, lookups)).ancestor is None
         ):
             return []
@@ -120,23 +121,27 @@ async def review_increase(
         return []
     if await may_set_controller(request.user, new, request.namespace, policy, lookups):
         return []
-    owner = f"{found.claimed_ancestor.get('kind')} {value_at(found.claimed_ancestor, ('metadata', 'name'))}"
-    reason = f"this {integration.kind} follows {owner}, which was not charged for its {found.difference}"
+    owner = (
+        f"{lineage.claimed_ancestor.get('kind')} {value_at(lineage.claimed_ancestor, ('metadata', 'name'))}"
+    )
+    reason = f"this {integration.kind} follows {owner}, which was not charged for its {lineage.difference}"
     return [FieldError.forbidden(integration.templates.pod_sets_field, reason, f"change {owner}")]
 
 
 def remove_controller_flag(obj: JsonObject) -> JsonObject:
     """Return the object without the ``controller`` flag in its owner references."""
     references = [
-        {field: value for field, value in one.items() if field != "controller"}
-        for one in value_at(obj, _REFERENCES, [])
+        {field: value for field, value in reference.items() if field != "controller"}
+        for reference in value_at(obj, _REFERENCES, [])
     ]
     return with_value(obj, _REFERENCES, references)
 
 
-def controller_warnings(given: JsonObject, changed: JsonObject, integration: Integration) -> tuple[str, ...]:
+def controller_warnings(
+    submitted: JsonObject, changed: JsonObject, integration: Integration
+) -> tuple[str, ...]:
     """Return the warning for the creator of a job without its ``controller`` flag."""
-    if get_controller(given) is None or get_controller(changed) is not None:
+    if get_controller(submitted) is None or get_controller(changed) is not None:
         return ()
     text = "metadata.ownerReferences: controller was removed, only the controller of the owner may set it"
     return (f"{text}; the {integration.kind} is queued",)

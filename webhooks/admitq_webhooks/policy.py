@@ -1,4 +1,4 @@
-"""Which objects admitq manages: the settings that all webhooks share, read once at the start."""
+"""The settings that all webhooks share, such as which objects admitq manages. Read once at the start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -22,7 +22,8 @@ def webhook_check(
         names: the names of the API group.
         port: the port of the webhook.
         host: the address on which the webhook listens; empty for all addresses.
-        server_name: the name by which the API server calls the webhook; None if it is not known here.
+        server_name: the name by which the API server calls the webhook; None if this process does not know
+            it.
         trust: returns the CA certificates that the API server trusts, as PEM; empty while there are none.
     """
     kind = "ResourceFlavor"
@@ -51,7 +52,7 @@ def webhook_check(
         except (NoAnswer, orjson.JSONDecodeError, KeyError, TypeError) as error:
             return f"the webhook does not answer: {error}"
         if response.get("uid") != _UID or response.get("allowed") is not True:
-            return "the webhook answers wrongly"
+            return "the webhook gives a wrong answer"
         return None
 
     return check

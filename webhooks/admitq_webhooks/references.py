@@ -13,15 +13,15 @@ async def resolve_references(
     Raises:
         LookupFailed: an object cannot be read.
     """
-    followed = {one.kind: one for one in integration.templates.referenced_kinds if one.is_required}
-    found: dict[ObjectReference, JsonObject] = {}
+    followed = {kind.kind: kind for kind in integration.templates.referenced_kinds if kind.is_required}
+    objects: dict[ObjectReference, JsonObject] = {}
     for reference in integration.templates.list_references(job):
         kind = followed.get(reference.kind)
         if kind is None:
             continue
         # The namespace comes from the request, because the job's own metadata.namespace may be empty.
         where = namespace if kind.namespaced else ""
-        one = await lookups.get_object(*reference.kind, where, reference.name)
-        if one is not None:
-            found[reference] = one
-    return integration.templates.resolve(job, found) if found else job
+        obj = await lookups.get_object(*reference.kind, where, reference.name)
+        if obj is not None:
+            objects[reference] = obj
+    return integration.templates.resolve(job, objects) if objects else job

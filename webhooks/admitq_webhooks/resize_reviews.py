@@ -32,7 +32,7 @@ async def review_resize(
     without marks that follows a queued job, because no admission has started that job.
 
     Raises:
-        LookupFailed: the Workload or an owner cannot be read; the change must not be stored.
+        LookupFailed: the Workload or an owner cannot be read, so the change must be rejected.
     """
     names, namespace = policy.names, request.namespace
     after = pod_charge(object_at(request.obj, ("spec",)))
@@ -52,7 +52,7 @@ async def review_resize(
     beyond = sorted(set(raised).intersection(after.resources_above(allowed)))
     if not beyond:
         return []
-    reason = f"the pod would ask for more {', '.join(beyond)} than was admitted"
+    reason = f"the pod would request more {', '.join(beyond)} than was admitted"
     return [FieldError.forbidden(ErrorPath("spec"), reason, _REMEDY)]
 
 
@@ -75,17 +75,17 @@ async def _find_workload(
     name = value_at(request.old, ("metadata", "annotations", names.workload))
     if not isinstance(name, str):
         return None
-    found = await lookups.get_object(names.group, names.version, "Workload", namespace, name)
-    if found is None or not await _belongs_to_pod(found, request.old, namespace, policy, lookups):
+    workload = await lookups.get_object(names.group, names.version, "Workload", namespace, name)
+    if workload is None or not await _belongs_to_pod(workload, request.old, namespace, policy, lookups):
         return None
-    return found
+    return workload
 
 
 async def _belongs_to_pod(
     workload: JsonObject, pod: JsonObject, namespace: str, policy: Policy, lookups: ClusterLookups
 ) -> bool:
     """Whether a Workload belongs to a pod or to its controllers; users can set any annotation on a pod."""
-    owners = {one.get("uid") for one in value_at(workload, ("metadata", "ownerReferences"), [])}
+    owners = {reference.get("uid") for reference in value_at(workload, ("metadata", "ownerReferences"), [])}
     owners |= {value_at(workload, ("metadata", "labels", policy.names.job_uid))}
     owners.discard(None)
     if value_at(pod, ("metadata", "uid")) in owners or value_at(get_controller(pod), ("uid",)) in owners:

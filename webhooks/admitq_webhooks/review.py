@@ -107,7 +107,7 @@ def parse_review(body: bytes) -> AdmissionRequest:
     """Read a review.
 
     Raises:
-        InvalidReview: it is not JSON, not an AdmissionReview of version v1, or asks nothing.
+        InvalidReview: it is not JSON, not an AdmissionReview of version v1, or has no valid request.
     """
     try:
         review = orjson.loads(body)
@@ -118,7 +118,7 @@ def parse_review(body: bytes) -> AdmissionRequest:
     if not isinstance(uid, str) or not uid or len(uid) > _LONGEST_UID:
         raise InvalidReview(f"the body is not an {KIND} with a request.uid")
     if review.get("apiVersion") != API_VERSION or review.get("kind") != KIND:
-        raise InvalidReview(f"only {KIND} of {API_VERSION} is understood", uid)
+        raise InvalidReview(f"only {KIND} of {API_VERSION} is supported", uid)
     operation = request.get("operation")
     if operation not in _OPERATIONS:
         raise InvalidReview(f"request.operation must be one of {', '.join(_OPERATIONS)}", uid)
@@ -152,7 +152,7 @@ def _user(info: JsonObject) -> User:
 
 def _texts(values: object) -> tuple[str, ...]:
     listed = cast("list[object]", values) if isinstance(values, list) else []
-    return tuple(one for one in listed if isinstance(one, str))
+    return tuple(value for value in listed if isinstance(value, str))
 
 
 def encode_verdict(request: AdmissionRequest, verdict: Verdict) -> bytes:

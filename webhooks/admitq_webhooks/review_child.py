@@ -2,8 +2,8 @@
 
 Parsing an object of some megabytes blocks the interpreter for hundreds of milliseconds, even in a thread. In
 a child process it delays no other review. The child reviews one object after the other with the same
-handlers. It asks its parent for every lookup, so that both have the same view of the cluster. It ends when
-its parent ends.
+handlers. Its parent executes every lookup, so that both have the same view of the cluster. It ends when its
+parent ends.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ class ParentChannel:
         """Wait for the next message.
 
         Raises:
-            ParentEnded: there will be none.
+            ParentEnded: the parent has closed its end.
         """
         return decode(self._exactly(int.from_bytes(self._exactly(LENGTH_BYTES), "big")))
 
@@ -177,7 +177,7 @@ class ParentLookups:
         return self._look_up("get_object", group, version, kind, namespace, name)
 
     async def is_allowed(self, user: User, access: Access) -> bool:
-        """Return whether a user may do something to a resource, as RBAC has it."""
+        """Return whether the API server authorizes an access of a user."""
         return self._look_up("is_allowed", user, access)
 
     async def plural(self, group: str, version: str, kind: str) -> str | None:
@@ -186,12 +186,12 @@ class ParentLookups:
 
     def _look_up(self, method: str, *arguments: Any) -> Any:
         self._channel.send(LookupMessage(method, arguments))
-        found = self._channel.receive()
-        if not isinstance(found, LookupResult):
-            raise TypeError(f"the answer to a lookup is a {type(found).__name__}")
-        if found.failed is not None:
-            raise LookupFailed(found.failed)
-        return found.value
+        result = self._channel.receive()
+        if not isinstance(result, LookupResult):
+            raise TypeError(f"the answer to a lookup is a {type(result).__name__}")
+        if result.failed is not None:
+            raise LookupFailed(result.failed)
+        return result.value
 
 
 LOOKUPS: Final = frozenset(name for name in vars(ParentLookups) if not name.startswith("_"))
@@ -216,14 +216,14 @@ async def serve_reviews(channel: ParentChannel, policy: Policy, known: tuple[Int
     handlers = review_handlers(policy, ParentLookups(channel), known, observe=observe, errors=errors)
     while True:
         try:
-            asked = channel.receive()
+            message = channel.receive()
         except ParentEnded:
             return
-        if not isinstance(asked, ReviewMessage):
-            raise TypeError(f"the child got a {type(asked).__name__} instead of a ReviewMessage")
+        if not isinstance(message, ReviewMessage):
+            raise TypeError(f"the child got a {type(message).__name__} instead of a ReviewMessage")
         verdicts.clear()
         failures.clear()
-        response = await handlers[asked.path](HttpRequest("POST", asked.path, body=asked.body))
+        response = await handlers[message.path](HttpRequest("POST", message.path, body=message.body))
         channel.send(ReviewAnswer(response, verdicts[0] if verdicts else None, len(failures)))
 
 

@@ -142,35 +142,50 @@ _MARK_ROUTE: Final = WebhookRoute(
 
 
 def webhook_routes(names: Names, integrations: Iterable[Integration]) -> tuple[WebhookRoute, ...]:
-    """Return the webhooks of our own kinds and of these kinds of jobs."""
+    """Return the webhooks of admitq's kinds and of these kinds of jobs."""
     own = tuple(
         WebhookRoute(verb, names.group, names.version, kind, resources, operations)
         for verb, kind, resources, operations in _OWN_KINDS
     )
     kinds = tuple(integrations)
 
-    def of_jobs(verb: Verb, one: Integration) -> WebhookRoute:
-        operations = CREATE if verb == "mutate" and not one.webhook.mutates_updates else CREATE_UPDATE
+    def job_route(verb: Verb, integration: Integration) -> WebhookRoute:
+        operations = CREATE if verb == "mutate" and not integration.webhook.mutates_updates else CREATE_UPDATE
         frameworks = (
-            one.framework,
-            *(other.framework for other in kinds if one.framework in other.ownership.implied_frameworks),
+            integration.framework,
+            *(
+                other.framework
+                for other in kinds
+                if integration.framework in other.ownership.implied_frameworks
+            ),
         )
-        is_asked = verb == "validate" and one.webhook.scale_field is not None
-        resources = (one.plural, f"{one.plural}/{SCALE}") if is_asked else (one.plural,)
+        is_scale_reviewed = verb == "validate" and integration.webhook.scale_field is not None
+        resources = (
+            (integration.plural, f"{integration.plural}/{SCALE}")
+            if is_scale_reviewed
+            else (integration.plural,)
+        )
         return WebhookRoute(
-            verb, one.group, one.version, one.kind, resources, operations, frameworks, is_for_jobs=True
+            verb,
+            integration.group,
+            integration.version,
+            integration.kind,
+            resources,
+            operations,
+            frameworks,
+            is_for_jobs=True,
         )
 
     verbs: tuple[Verb, ...] = ("mutate", "validate")
-    return (*own, *(of_jobs(verb, one) for verb in verbs for one in kinds), _RESIZE_ROUTE, _MARK_ROUTE)
+    return (*own, *(job_route(verb, kind) for verb in verbs for kind in kinds), _RESIZE_ROUTE, _MARK_ROUTE)
 
 
 def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str, list[dict[str, Any]]]:
     """Return the entries of the webhook configurations, under ``mutating`` and ``validating``."""
     every = webhook_routes(names, integrations)
     return {
-        "mutating": [one.to_dict(names) for one in every if one.verb == "mutate"],
-        "validating": [one.to_dict(names) for one in every if one.verb == "validate"],
+        "mutating": [route.to_dict(names) for route in every if route.verb == "mutate"],
+        "validating": [route.to_dict(names) for route in every if route.verb == "validate"],
     }
 
 
@@ -195,9 +210,9 @@ def review_handlers(
     """
     names, gates = policy.names, policy.gates
     registered = tuple(registered)
-    switched_on = {one.gvk: one for one in policy.integrations}
+    enabled_kinds = {kind.gvk: kind for kind in policy.integrations}
 
-    async def hold(request: AdmissionRequest) -> Verdict:
+    async def add_finalizer(request: AdmissionRequest) -> Verdict:
         return Allowed(mutate_kinds.add_finalizer(request.obj, names))
 
     async def mutate_workload(request: AdmissionRequest) -> Verdict:
@@ -220,8 +235,8 @@ def review_handlers(
         return _verdict(workload.validate_update(request.old, request.obj, names, gates))
 
     reviews: dict[tuple[Verb, str], Review] = {
-        ("mutate", "ClusterQueue"): hold,
-        ("mutate", "ResourceFlavor"): hold,
+        ("mutate", "ClusterQueue"): add_finalizer,
+        ("mutate", "ResourceFlavor"): add_finalizer,
         ("mutate", "Workload"): mutate_workload,
         ("validate", "ClusterQueue"): validate_cluster_queue,
         ("validate", "Cohort"): validate_cohort,
@@ -235,7 +250,7 @@ def review_handlers(
         elif webhook is _MARK_ROUTE:
             review = _pod_review(mark_reviews.review_pod_marks, policy, lookups)
         elif webhook.is_for_jobs:
-            integration = switched_on.get((webhook.group, webhook.version, webhook.kind))
+            integration = enabled_kinds.get((webhook.group, webhook.version, webhook.kind))
             review = (
                 _allow if integration is None else _job_review(webhook.verb, integration, policy, lookups)
             )
@@ -246,7 +261,7 @@ def review_handlers(
 
 
 def _job_review(verb: Verb, integration: Integration, policy: Policy, lookups: ClusterLookups) -> Review:
-    lets_deleted_go = policy.gates.is_enabled(Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS)
+    skips_deleted = policy.gates.is_enabled(Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS)
 
     async def review(request: AdmissionRequest) -> Verdict:
         namespace = request.namespace
@@ -254,15 +269,15 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, lookups: C
             return Allowed()
         # The stored object counts, too: an update must not make a managed job unmanaged.
         states = (request.obj, request.old) if verb == "validate" and request.old else (request.obj,)
-        if not any(integration.may_manage(one, policy.names) for one in states):
+        if not any(integration.may_manage(state, policy.names) for state in states):
             return Allowed()
-        held_by_parent = any(integration.ownership.is_held_by_parent(one, policy.names) for one in states)
+        held_by_parent = any(integration.ownership.is_held_by_parent(state, policy.names) for state in states)
         if not held_by_parent and not policy.manages_namespace(
             namespace, await lookups.namespace_labels(namespace)
         ):
             return Allowed()
         if verb == "mutate":
-            if lets_deleted_go and is_being_deleted(request.old):
+            if skips_deleted and is_being_deleted(request.old):
                 # The owner may not exist any more. This must not prevent the removal of finalizers.
                 return Allowed()
             before = request.old or None
@@ -281,19 +296,19 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, lookups: C
             warnings = await validate_jobs.member_warnings(new, namespace, integration, policy, lookups)
             return Rejected(tuple(errors)) if errors else Allowed(warnings=warnings)
         old = await resolve_references(request.old, namespace, integration, lookups)
-        refused = await mark_reviews.review_marks(request, old, new, integration, policy, lookups)
-        refused += await owner_reviews.review_controller_reference(request, integration, policy, lookups)
-        refused += await owner_reviews.review_increase(request, old, new, integration, policy, lookups)
-        if refused:
-            return Rejected(tuple(refused))
-        names, ask = policy.names, integration.webhook.list_deciding_workloads
-        found: Mapping[str, Any] | None = None
-        for asked in () if ask is None else ask(old, new, policy.kind_rules(new)):
-            found = found or await lookups.get_object(
-                names.group, names.version, "Workload", namespace, asked
+        rejected = await mark_reviews.review_marks(request, old, new, integration, policy, lookups)
+        rejected += await owner_reviews.review_controller_reference(request, integration, policy, lookups)
+        rejected += await owner_reviews.review_increase(request, old, new, integration, policy, lookups)
+        if rejected:
+            return Rejected(tuple(rejected))
+        names, list_workloads = policy.names, integration.webhook.list_deciding_workloads
+        deciding: Mapping[str, Any] | None = None
+        for name in () if list_workloads is None else list_workloads(old, new, policy.kind_rules(new)):
+            deciding = deciding or await lookups.get_object(
+                names.group, names.version, "Workload", namespace, name
             )
         return _verdict(
-            validate_jobs.validate_update(old, new, namespace, integration, policy, lookups, found)
+            validate_jobs.validate_update(old, new, namespace, integration, policy, lookups, deciding)
         )
 
     return review
@@ -314,13 +329,13 @@ async def _expand_scale(
     """Convert a request for a Scale into one for the object itself; None if the object does not exist."""
     path = integration.webhook.scale_field or ()
     name = value_at(request.obj, ("metadata", "name"), "")
-    found = await lookups.get_object(*integration.gvk, request.namespace, name)
-    if found is None:
+    scaled_object = await lookups.get_object(*integration.gvk, request.namespace, name)
+    if scaled_object is None:
         return None
     old, new = (
         # A Scale with 0 replicas has no field spec.replicas.
-        with_value(found, path, value_at(one, ("spec", "replicas"), 0))
-        for one in (request.old, request.obj)
+        with_value(scaled_object, path, value_at(scale, ("spec", "replicas"), 0))
+        for scale in (request.old, request.obj)
     )
     return replace(request, obj=new, old=old, subresource="")
 
@@ -352,43 +367,43 @@ def _handler(
             return HttpResponse(405, b"send an AdmissionReview by POST\n", headers={"Allow": "POST"})
         started = time.monotonic()
         try:
-            asked = parse_review(request.body)
+            admission_request = parse_review(request.body)
         except InvalidReview as error:
             if not error.uid:
                 return text(400, str(error))
             return HttpResponse(200, encode_rejection(error.uid, str(error), 400, "BadRequest"), JSON)
-        verdict = await _review(webhook, review, asked, errors, request.path)
+        verdict = await _review(webhook, review, admission_request, errors, request.path)
         if observe is not None:
             observe(request.path, isinstance(verdict, Allowed), time.monotonic() - started)
         try:
-            return HttpResponse(200, encode_verdict(asked, verdict), JSON)
-        except Exception as error:  # noqa: BLE001 whatever the object holds, the API server gets its answer
-            errors.report(ErrorPart.REVIEW, error, _describe_request(asked), request.path)
+            return HttpResponse(200, encode_verdict(admission_request, verdict), JSON)
+        except Exception as error:  # noqa: BLE001 the API server must get an answer whatever the object contains
+            errors.report(ErrorPart.REVIEW, error, _describe_request(admission_request), request.path)
             return HttpResponse(
-                200, encode_rejection(asked.uid, "internal error", 500, "InternalError"), JSON
+                200, encode_rejection(admission_request.uid, "internal error", 500, "InternalError"), JSON
             )
 
     return handle
 
 
-def _describe_request(asked: AdmissionRequest) -> str:
+def _describe_request(request: AdmissionRequest) -> str:
     """Return kind, namespace and name of the reviewed object, for the log."""
-    name = value_at(asked.obj, ("metadata", "name"), "")
-    return f"{asked.kind} {asked.namespace}/{name}"
+    name = value_at(request.obj, ("metadata", "name"), "")
+    return f"{request.kind} {request.namespace}/{name}"
 
 
 async def _review(
-    webhook: WebhookRoute, review: Review, asked: AdmissionRequest, errors: UnexpectedErrors, route: str
+    webhook: WebhookRoute, review: Review, request: AdmissionRequest, errors: UnexpectedErrors, route: str
 ) -> Verdict:
-    if not webhook.is_for(asked):
+    if not webhook.is_for(request):
         expected = f"{webhook.group}/{webhook.version} {webhook.kind}"
         return Failed(f"this webhook is for {expected}; correct its configuration", 400, "BadRequest")
-    if asked.operation not in webhook.operations:
+    if request.operation not in webhook.operations:
         # Another webhook configuration sent this operation. Changes for creations may be wrong for it.
         return Allowed()
     try:
         async with asyncio.timeout(REVIEW_SECONDS):
-            return await review(asked)
+            return await review(request)
     except AncestryUnknown as unclear:
         return Rejected((unclear.error,))
     except LookupFailed as error:
@@ -396,5 +411,5 @@ async def _review(
     except TimeoutError:
         return Failed("no verdict in time; try again", 504, "Timeout")
     except Exception as error:  # noqa: BLE001 one object must not end the process that reviews all objects
-        errors.report(ErrorPart.REVIEW, error, _describe_request(asked), route)
+        errors.report(ErrorPart.REVIEW, error, _describe_request(request), route)
         return Failed("internal error; the log of the webhook says more")

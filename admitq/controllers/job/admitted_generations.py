@@ -1,4 +1,4 @@
-"""In which generation of its spec a running job last matched its admitted Workload."""
+"""Stores in which generation of its spec a running job last matched its admitted Workload."""
 
 from typing import NamedTuple
 
@@ -29,12 +29,12 @@ class AdmittedGenerations:
 
     def remember(self, key: Key, case: JobCase) -> None:
         """Remember the generation of a running job if the job matches its admitted Workload."""
-        seen = _running_generation(case)
+        generation = _running_generation(case)
         known = self._known.get(key)
-        if seen is None or len(case.owned) != 1 or not is_admitted(case.owned[0]):
+        if generation is None or len(case.owned) != 1 or not is_admitted(case.owned[0]):
             self.forget(key)
             return
-        matched = _AdmittedGeneration(*seen, case.owned[0]["metadata"]["uid"])
+        matched = _AdmittedGeneration(*generation, case.owned[0]["metadata"]["uid"])
         if matched != known and is_equivalent(case, case.owned[0]):
             self._known[key] = matched
 
@@ -44,10 +44,10 @@ class AdmittedGenerations:
         A stop and another start are at least two changes. So after one change no other Workload can be
         admitted for the job, and a read from the API server is not necessary.
         """
-        seen, known = _running_generation(case), self._known.get(key)
-        if seen is None or known is None or len(case.owned) != 1:
+        current_generation, known = _running_generation(case), self._known.get(key)
+        if current_generation is None or known is None or len(case.owned) != 1:
             return False
-        uid, generation = seen
+        uid, generation = current_generation
         return known == _AdmittedGeneration(uid, generation - 1, case.owned[0]["metadata"]["uid"])
 
 

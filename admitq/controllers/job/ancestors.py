@@ -19,7 +19,8 @@ from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 
 ORPHAN_FINALIZER: Final = "orphan"
-"""The garbage collector removes it from a deleted object once no dependent refers to the object any more."""
+"""The garbage collector removes this finalizer from a deleted object when no dependent refers to the
+object."""
 
 
 class Ancestors:
@@ -46,7 +47,7 @@ class Ancestors:
         )
 
     async def find(self, job: JsonObject) -> Ancestor | None:
-        """Return the job that is queued in place of this one, or with an admission that this one exceeds.
+        """Return the ancestor that is queued in place of this job, or whose admission this job exceeds.
 
         A job that names such an owner but differs from the owner's jobs is queued on its own. Without a queue
         name it is stopped if it has more pods than its owner was charged for.
@@ -54,18 +55,18 @@ class Ancestors:
         Raises:
             OwnerMissing: an owner is not known yet.
             NestedTooDeep: there are too many owners above the job.
-            ApiError: the API server cannot be asked.
+            ApiError: a call to the API server failed.
         """
         # The webhook has looked up the ancestors of a member at its creation.
         if get_controller(job) is None or self._integration.composition is not None:
             return None
-        found = await self._ancestry.find(job)
-        if found.ancestor is not None:
-            return self._describe(found.ancestor)
+        lineage = await self._ancestry.find(job)
+        if lineage.ancestor is not None:
+            return self._describe(lineage.ancestor)
         is_queued = self._ctx.settings.without_queue_name or bool(get_queue_name(job, self._ctx.names))
-        if found.claimed_ancestor is None or found.difference is not ChildDifference.PODS or is_queued:
+        if lineage.claimed_ancestor is None or lineage.difference is not ChildDifference.PODS or is_queued:
             return None
-        return Ancestor(found.claimed_ancestor, admitted=False, difference=found.difference)
+        return Ancestor(lineage.claimed_ancestor, admitted=False, difference=lineage.difference)
 
     async def have_members_ancestor(self, job: JsonObject) -> bool:
         """Whether a member that no webhook has reviewed belongs to a job that is queued.
@@ -75,7 +76,7 @@ class Ancestors:
         Raises:
             OwnerMissing: an owner is not known yet.
             NestedTooDeep: there are too many owners above a member.
-            ApiError: the API server cannot be asked.
+            ApiError: a call to the API server failed.
         """
         composition, names = self._integration.composition, self._ctx.names
         if composition is None:
@@ -92,9 +93,10 @@ class Ancestors:
         group, _, _ = str(ancestor.get("apiVersion", "")).rpartition("/")
         owner = owner_index_value(group, ancestor.get("kind", ""), metadata["namespace"], metadata["name"])
         unfinished = [
-            one
-            for one in self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
-            if is_controlled_by(one, ancestor) and not is_condition_true(one, ConditionType.FINISHED)
+            workload
+            for workload in self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
+            if is_controlled_by(workload, ancestor)
+            and not is_condition_true(workload, ConditionType.FINISHED)
         ]
         annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
         is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"
@@ -103,7 +105,7 @@ class Ancestors:
         return Ancestor(
             ancestor,
             admitted=has_lost_workload or may_children_run(unfinished, elastic=is_elastic),
-            holds_quota=any(is_reserved(one) for one in unfinished),
+            holds_quota=any(is_reserved(workload) for workload in unfinished),
         )
 
 

@@ -46,15 +46,14 @@ class Ancestor:
     holds_quota: bool = False
     """Whether quota is reserved for it, admitted or not."""
     difference: ChildDifference | None = None
-    """How the job differs from the jobs that its owner creates.
-
-    The job is stopped for it, and ``admitted`` is False.
+    """How the job differs from the jobs that its owner creates. Such a job is stopped, and ``admitted`` is
+    False.
     """
 
 
 @dataclass(frozen=True)
 class JobCase:
-    """What is known of one job.
+    """The inputs of a decision about one job.
 
     ``workloads`` are all Workloads with a controller of the kind and name of the job. Their owner may be
     an earlier job of that name, with another UID. ``job`` is None if the job does not exist; references
@@ -86,8 +85,8 @@ class JobCase:
     @property
     def resource(self) -> Resource:
         """The job's resource."""
-        one = self.integration
-        return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
+        kind = self.integration
+        return Resource(kind.group, kind.version, kind.plural, kind.kind, namespaced=True)
 
     @property
     def composition(self) -> Composition | None:
@@ -110,9 +109,13 @@ class JobCase:
         job = self.job
         if job is None:
             return []
-        mine = [one for one in self.workloads if self.group or is_controlled_by(one, job)]
+        mine = [workload for workload in self.workloads if self.group or is_controlled_by(workload, job)]
         return sorted(
-            mine, key=lambda one: (one["metadata"].get("creationTimestamp", ""), one["metadata"]["name"])
+            mine,
+            key=lambda workload: (
+                workload["metadata"].get("creationTimestamp", ""),
+                workload["metadata"]["name"],
+            ),
         )
 
     @cached_property
@@ -178,7 +181,7 @@ class JobCase:
 
     def event(self, reason: str, note: str, *, warning: bool = False) -> RecordEvent:
         """Return an event about the job; for a group it is recorded on the oldest member."""
-        assert self.job is not None  # noqa: S101 only steps that have a job tell of it
+        assert self.job is not None  # noqa: S101 only steps for existing jobs record events
         return RecordEvent(self.objects[0], "Warning" if warning else "Normal", reason, note)
 
 

@@ -37,7 +37,8 @@ from admitq.runtime.store import Key
 from admitq_api.json_objects import JsonObject, value_at
 
 STOP_ATTEMPTS: Final = 4
-"""Attempts to stop a job that runs more than was admitted, before the controller waits for the watch."""
+"""How often the controller tries to stop a job that runs more than was admitted before it waits for the
+watch."""
 
 
 class JobController:
@@ -114,8 +115,8 @@ class JobController:
             await self._refuse(key, foreign)
         if job is None:
             self._admitted_generations.forget(key)
-            workloads = tuple(one for one in workloads if not self._is_kept_for_pods(one))
-            if not any(needs_cleanup(one, self._ctx.names) for one in workloads):
+            workloads = tuple(workload for workload in workloads if not self._is_kept_for_pods(workload))
+            if not any(needs_cleanup(workload, self._ctx.names) for workload in workloads):
                 return None
             match await self._stored.check_presence(key, workloads):
                 case JobPresence.PRESENT:
@@ -199,7 +200,7 @@ class JobController:
         await execute_job_plan(self._ctx, case, refuse_foreign_members(case))
 
     def _is_kept_for_pods(self, workload: JsonObject) -> bool:
-        """Whether a Workload was created before its pods, and nothing is left to do until they exist.
+        """Whether a Workload was created before its pods, and waits for them without further actions.
 
         The controller of serving objects handles its Workloads itself.
         """
@@ -217,10 +218,10 @@ class JobController:
         """Decide about a job. If the plan releases quota and pods still run, decide again with these pods."""
         decided = decide_job(case)
         if not decided.released_workloads or not (
-            found := await self._remaining_pods.find(decided.released_workloads)
+            remaining_pods := await self._remaining_pods.find(decided.released_workloads)
         ):
             return case, decided
-        case = replace(case, remaining_pods={**case.remaining_pods, **found})
+        case = replace(case, remaining_pods={**case.remaining_pods, **remaining_pods})
         return case, decide_job(case)
 
     async def _with_remaining_pods(self, case: JobCase) -> JobCase:

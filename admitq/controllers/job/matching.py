@@ -33,10 +33,10 @@ def match_workload(case: JobCase) -> WorkloadMatch:
     A job that has ended is not compared; its first Workload matches. A job with unknown pods keeps the
     Workload that it has.
     """
-    found = next((one for one in case.owned if is_equivalent(case, one)), None)
-    if found is None and case.owned and not is_comparable(case):
-        found = case.owned[0]
-    return WorkloadMatch(found, [one for one in case.owned if one is not found])
+    matching = next((workload for workload in case.owned if is_equivalent(case, workload)), None)
+    if matching is None and case.owned and not is_comparable(case):
+        matching = case.owned[0]
+    return WorkloadMatch(matching, [workload for workload in case.owned if workload is not matching])
 
 
 def is_comparable(case: JobCase) -> bool:
@@ -47,8 +47,8 @@ def is_comparable(case: JobCase) -> bool:
 def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload requests what the job requests.
 
-    An admitted or running job has the assigned pod counts and injected tolerations. A suspended job may
-    have its original ones.
+    An admitted or running job has the assigned pod counts and the injected tolerations. A suspended job may
+    have its original counts and tolerations.
     """
     spec = value_at(workload, ("spec",), {})
     if spec.get("maximumExecutionTimeSeconds") != maximum_execution_seconds(case):
@@ -58,19 +58,19 @@ def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
         equivalent = case.composition.is_equivalent(job, spec.get("podSets") or [])
         if equivalent is not None:
             return equivalent
-    wanted, listed = workload_pod_sets(case), spec.get("podSets") or []
-    if len(wanted) != len(listed):
+    expected, listed = workload_pod_sets(case), spec.get("podSets") or []
+    if len(expected) != len(listed):
         return False
     if not is_reserved(workload):
-        return _equal(case, wanted, listed, running=False)
+        return _equal(case, expected, listed, running=False)
     suspended, admitted = (
         case.integration.is_suspended(job, case.names),
         is_admitted(workload),
     )
     running = [_as_assigned(workload, pod_set) for pod_set in listed]
-    if (admitted or not suspended) and _equal(case, wanted, running, running=True):
+    if (admitted or not suspended) and _equal(case, expected, running, running=True):
         return True
-    return suspended and _equal(case, wanted, listed, running=admitted)
+    return suspended and _equal(case, expected, listed, running=admitted)
 
 
 def find_increases(case: JobCase, workload: JsonObject) -> list[RequestIncrease]:
@@ -78,7 +78,9 @@ def find_increases(case: JobCase, workload: JsonObject) -> list[RequestIncrease]
     if not is_reserved(workload):
         return []
     listed = value_at(workload, ("spec", "podSets"), [])
-    return find_request_increases(workload_pod_sets(case), [_as_assigned(workload, one) for one in listed])
+    return find_request_increases(
+        workload_pod_sets(case), [_as_assigned(workload, pod_set) for pod_set in listed]
+    )
 
 
 def _as_assigned(workload: JsonObject, pod_set: JsonObject) -> JsonObject:
@@ -89,11 +91,11 @@ def _as_assigned(workload: JsonObject, pod_set: JsonObject) -> JsonObject:
 
 
 def _equal(
-    case: JobCase, wanted: Sequence[JsonObject], listed: Sequence[JsonObject], *, running: bool
+    case: JobCase, expected: Sequence[JsonObject], listed: Sequence[JsonObject], *, running: bool
 ) -> bool:
     return all(
-        one.get("count") == other.get("count", 1)
-        and (running or one.get("minCount") == other.get("minCount"))
-        and has_same_pods(case, one, other, tolerations=not running)
-        for one, other in zip(wanted, listed, strict=True)
+        pod_set.get("count") == other.get("count", 1)
+        and (running or pod_set.get("minCount") == other.get("minCount"))
+        and has_same_pods(case, pod_set, other, tolerations=not running)
+        for pod_set, other in zip(expected, listed, strict=True)
     )

@@ -76,9 +76,10 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
         for info in pod_set_infos(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
     }
     placed = {
-        one.get("name", "main")
-        for one in value_at(workload, ("status", "admission", "podSetAssignments"), [])
-        if one.get("topologyAssignment") is not None or one.get("delayedTopologyRequest") is not None
+        assignment.get("name", "main")
+        for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), [])
+        if assignment.get("topologyAssignment") is not None
+        or assignment.get("delayedTopologyRequest") is not None
     }
     gates = (case.names.admission_gate, case.names.topology_gate)
     actions: list[Action] = []
@@ -90,9 +91,9 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
             continue
         if case.group and (more := _exceeded_resources(member, allowed.get(pod_set, NO_CHARGE))):
             note = (
-                f"Not started: the pod asks for more {more} than role '{pod_set}' of Workload "
-                f"'{workload['metadata']['name']}' was admitted with; delete it, and create one that asks "
-                "for no more"
+                f"Not started: the pod requests more {more} than role '{pod_set}' of Workload "
+                f"'{workload['metadata']['name']}' was admitted with; delete it, and create one that "
+                "requests no more"
             )
             refused.append(RecordEvent(member, "Warning", RoleMismatch.reason, note))
             continue
@@ -131,7 +132,7 @@ def stop_members(case: JobCase, message: str, reason: str, *, everyone: bool) ->
     return plan_of(*actions) if actions else None
 
 
-# --- let go ---------------------------------------------------------------------------------------
+# --- release --------------------------------------------------------------------------------------
 
 
 def _finalizer_removals(
@@ -139,12 +140,14 @@ def _finalizer_removals(
 ) -> tuple[Action, ...]:
     finalizer = composition.get_finalizer(case.names)
     return tuple(
-        RemoveFinalizer(case.resource, one, finalizer) for one in members if has_finalizer(one, finalizer)
+        RemoveFinalizer(case.resource, member, finalizer)
+        for member in members
+        if has_finalizer(member, finalizer)
     )
 
 
 def release_all_members(case: JobCase) -> tuple[Action, ...]:
-    """Return the actions that remove our finalizer from all members. Nothing is left to account for."""
+    """Return the actions that remove our finalizer from all members. No pod counts against quota any more."""
     return () if case.composition is None else _finalizer_removals(case, case.composition, case.objects)
 
 
@@ -168,22 +171,27 @@ def release_replaced_members(case: JobCase, workload: JsonObject) -> ActionPlan 
 
 
 def find_group_workload(
-    job: JsonObject, found: JsonObject | None, names: Names, *, validate: bool, by_annotation: bool = True
+    job: JsonObject,
+    candidate: JsonObject | None,
+    names: Names,
+    *,
+    validate: bool,
+    by_annotation: bool = True,
 ) -> JsonObject | None:
     """Return the Workload with the name of the group, if it belongs to the group.
 
-    It belongs to the group if it was created for a group. It also does if the pods name it and it belongs
-    to nothing else. Without validation, the pods need not name it.
+    It belongs to the group if it was created for a group. It also belongs to the group if the pods name it
+    and no other object owns it. Without validation, the pods need not name it.
     """
-    if found is None or is_group_workload(found, names):
-        return found
+    if candidate is None or is_group_workload(candidate, names):
+        return candidate
     named = {name for _, name in list_prebuilt_names(job, names, by_annotation=by_annotation)}
     is_claimed = not validate or get_group_name(job) in named
-    uids = {value_at(one, ("metadata", "uid")) for one in list_members(job)}
-    references = value_at(found, ("metadata", "ownerReferences"), [])
-    is_owned = any(one.get("uid") in uids for one in references)
-    is_free = get_controller(found) is None and (is_owned or not has_other_owner(found, uids, names))
-    return found if is_claimed and is_free else None
+    uids = {value_at(member, ("metadata", "uid")) for member in list_members(job)}
+    references = value_at(candidate, ("metadata", "ownerReferences"), [])
+    is_owned = any(reference.get("uid") in uids for reference in references)
+    is_free = get_controller(candidate) is None and (is_owned or not has_other_owner(candidate, uids, names))
+    return candidate if is_claimed and is_free else None
 
 
 def awaits_first_pod(workload: JsonObject, names: Names) -> bool:
@@ -212,8 +220,8 @@ def report_name_conflict(case: JobCase) -> ActionPlan | None:
         return None
     if not case.integration.is_suspended(case.job or {}, case.names):
         return None
-    found = case.lookups.workload(case.group)
-    if found is None:
+    stored = case.lookups.workload(case.group)
+    if stored is None:
         return None
     note = (
         f'A Workload named "{case.group}" already exists but is not a pod group workload; '
@@ -258,7 +266,7 @@ def add_owner_references(case: JobCase, workload: JsonObject) -> ActionPlan | No
         return None
     references = value_at(workload, ("metadata", "ownerReferences"), [])
     known = {reference.get("uid") for reference in references}
-    added = [one for one in owner_references(case) if one["uid"] not in known]
+    added = [reference for reference in owner_references(case) if reference["uid"] not in known]
     if not added:
         return None
     metadata: dict[str, Any] = {"ownerReferences": [*references, *added]}

@@ -26,17 +26,18 @@ async def observe_newer_workloads_of_job(ctx: Context, case: JobCase) -> bool:
 async def _read_current_workloads(ctx: Context, case: JobCase) -> Sequence[JsonObject]:
     metadata: JsonObject = (case.job or {})["metadata"]
     resource, namespace = ctx.kinds.workloads, metadata["namespace"]
-    if (held := _only_reserved(case)) is not None:
-        # If this Workload has not changed, no other is admitted for the job. A list would cost more.
+    if (reserved := _only_reserved(case)) is not None:
+        # If this Workload has not changed, no other Workload is admitted for the job. A list would be a
+        # larger request.
         try:
-            return [await ctx.client.get(resource, held, namespace=namespace)]
+            return [await ctx.client.get(resource, reserved, namespace=namespace)]
         except ApiError as error:
             if not error.is_not_found:
                 raise
     if not case.group:
         selector = f"{ctx.names.job_uid}={metadata['uid']}"
-        found, _ = await ctx.client.list(resource, namespace, label_selector=selector)
-        return found
+        listed, _ = await ctx.client.list(resource, namespace, label_selector=selector)
+        return listed
     try:
         return [await ctx.client.get(resource, case.group, namespace=namespace)]
     except ApiError as error:
@@ -47,5 +48,5 @@ async def _read_current_workloads(ctx: Context, case: JobCase) -> Sequence[JsonO
 
 def _only_reserved(case: JobCase) -> str | None:
     """Return the name of the one Workload of a job, if it has quota."""
-    [*names] = (one["metadata"]["name"] for one in case.owned if is_reserved(one))
+    [*names] = (workload["metadata"]["name"] for workload in case.owned if is_reserved(workload))
     return names[0] if len(names) == len(case.owned) == 1 and not case.group else None

@@ -22,7 +22,7 @@ from admitq_api.json_objects import JsonObject, select_fields, value_at
 log = logger(__name__)
 
 CACHE_SECONDS: Final = 30.0
-"""How long a cached owner is used. A change of its queue reaches the jobs inside it after that time."""
+"""How long a cached owner is used. A change of its queue affects the jobs inside it only after this time."""
 
 MAX_CACHED_OWNERS: Final = 1000
 """Maximum number of cached owners. Beyond it, the oldest are dropped."""
@@ -41,7 +41,9 @@ class OwnerLookup:
     def __init__(self, ctx: Context, clock: Callable[[], float] = time.monotonic) -> None:
         self._ctx = ctx
         self._clock = clock
-        self._watched = {OwnerKind(*one.gvk): resource_of(one) for one in ctx.settings.integrations}
+        self._watched = {
+            OwnerKind(*integration.gvk): resource_of(integration) for integration in ctx.settings.integrations
+        }
         self._resources: dict[OwnerKind, tuple[float, Resource | None]] = {}
         self._read: OrderedDict[str, tuple[float, JsonObject]] = OrderedDict()
 
@@ -51,15 +53,15 @@ class OwnerLookup:
         The result may be another object of the same name. The caller compares the UID.
 
         Raises:
-            ApiError: the API server cannot be asked.
+            ApiError: a call to the API server failed.
         """
         watched = self._watched.get(owner.kind)
         store = None if watched is None else self._ctx.stores.find(watched)
         if store is not None:
             return store.get(owner.namespace, owner.name)
-        at, found = self._read.get(owner.uid, (0.0, None))
-        if found is not None and self._clock() - at < CACHE_SECONDS:
-            return found
+        at, read_before = self._read.get(owner.uid, (0.0, None))
+        if read_before is not None and self._clock() - at < CACHE_SECONDS:
+            return read_before
         resource = await self._resource(owner.kind)
         return None if resource is None else await self._ask(resource, owner)
 
@@ -69,23 +71,23 @@ class OwnerLookup:
         Otherwise like ``find``.
 
         Raises:
-            ApiError: the API server cannot be asked.
+            ApiError: a call to the API server failed.
         """
         resource = self._watched.get(owner.kind) or await self._resource(owner.kind)
         return None if resource is None else await self._ask(resource, owner)
 
     async def resolved(self, integration: Integration, owner: JsonObject) -> JsonObject:
         """Return an owner with the watched objects that define its further pods."""
-        followed = {one.kind: one for one in integration.templates.referenced_kinds if one.is_required}
-        found: dict[ObjectReference, JsonObject] = {}
+        followed = {kind.kind: kind for kind in integration.templates.referenced_kinds if kind.is_required}
+        objects: dict[ObjectReference, JsonObject] = {}
         for reference in integration.templates.list_references(owner) if followed else ():
             if (kind := followed.get(reference.kind)) is None:
                 continue
             store = self._ctx.stores.find(followed_resource(integration, kind))
-            one = None if store is None else store.get(reference.namespace, reference.name)
-            if one is not None:
-                found[reference] = one
-        return integration.templates.resolve(owner, found) if found else owner
+            obj = None if store is None else store.get(reference.namespace, reference.name)
+            if obj is not None:
+                objects[reference] = obj
+        return integration.templates.resolve(owner, objects) if objects else owner
 
     async def _resource(self, kind: OwnerKind) -> Resource | None:
         at, resource = self._resources.get(kind, (None, None))
@@ -96,7 +98,7 @@ class OwnerLookup:
 
     async def _ask(self, resource: Resource, owner: Owner) -> JsonObject | None:
         try:
-            found = await self._ctx.client.get(
+            stored = await self._ctx.client.get(
                 resource, owner.name, namespace=owner.namespace if resource.namespaced else None
             )
         except ApiError as error:
@@ -113,19 +115,19 @@ class OwnerLookup:
                 return None
             raise
         except ValueError:
-            # A name that cannot be part of a URL path is the name of no object.
+            # No object has a name that cannot be part of a URL path.
             return None
-        self._keep(found)
-        return found
+        self._keep(stored)
+        return stored
 
-    def _keep(self, found: JsonObject) -> None:
-        metadata = value_at(found, ("metadata",), {})
+    def _keep(self, owner: JsonObject) -> None:
+        metadata = value_at(owner, ("metadata",), {})
         uid = metadata.get("uid")
         if not isinstance(uid, str):
             return
         self._read.pop(uid, None)
-        kept = select_fields(metadata, _KEPT)
-        slim = {"apiVersion": found.get("apiVersion"), "kind": found.get("kind"), "metadata": kept}
+        summary = select_fields(metadata, _KEPT)
+        slim = {"apiVersion": owner.get("apiVersion"), "kind": owner.get("kind"), "metadata": summary}
         self._read[uid] = (self._clock(), slim)
         while len(self._read) > MAX_CACHED_OWNERS:
             self._read.popitem(last=False)

@@ -31,14 +31,14 @@ ORPHAN_RETRY_SECONDS: Final = 5.0
 """When to reconcile a job again if its owner is unknown, or if the name of its Workload is taken."""
 
 STOP_REFUSED: Final = "StopRefused"
-"""Reason of the event about a job that cannot be stopped: a webhook or a policy refuses the write."""
+"""Reason of the event about a job that cannot be stopped, because a webhook or a policy rejects the write."""
 
 
 async def execute_job_plan(ctx: Context, case: JobCase, decided: ActionPlan) -> float | None:
     """Execute a plan about a job, and report rejections of the API server on the job.
 
     Returns:
-        after how many seconds to reconcile the job again; None for no such time.
+        the seconds until the job is reconciled again; None if only a change causes that.
 
     Raises:
         ApiError: a write failed.
@@ -49,7 +49,7 @@ async def execute_job_plan(ctx: Context, case: JobCase, decided: ActionPlan) -> 
     except ApiError as error:
         if error.is_already_exists:
             return await _adopt_existing(ctx, case, decided)
-        if not error.is_refused or case.job is None:
+        if not error.is_rejected or case.job is None:
             raise
         if writes_pod_sets(decided, ctx.kinds.workloads):
             if error.is_namespace_terminating:
@@ -75,9 +75,11 @@ async def _adopt_existing(ctx: Context, case: JobCase, decided: ActionPlan) -> f
     for action in decided.actions:
         if isinstance(action, Create) and case.job is not None:
             metadata = action.obj["metadata"]
-            found = await ctx.client.get(action.resource, metadata["name"], namespace=metadata["namespace"])
-            if case.group or is_controlled_by(found, case.job):
-                ctx.observe_write(action.resource, found)
+            existing = await ctx.client.get(
+                action.resource, metadata["name"], namespace=metadata["namespace"]
+            )
+            if case.group or is_controlled_by(existing, case.job):
+                ctx.observe_write(action.resource, existing)
                 return STALE_STORE_RETRY_SECONDS
             note = f"Workload {metadata['name']} exists already and belongs to something else"
             ctx.recorder.event(dict(case.job), "Warning", "ErrWorkloadCompose", note)
@@ -94,7 +96,8 @@ def _finish_failed_start(ctx: Context, case: JobCase, workload: JsonObject, erro
 def _only_changes_jobs(jobs: Resource, decided: ActionPlan) -> bool:
     """Whether a plan starts or stops a job and writes nothing else."""
     return all(
-        isinstance(one, RecordEvent | RecordMetric) or _changes_job(one, jobs) for one in decided.actions
+        isinstance(action, RecordEvent | RecordMetric) or _changes_job(action, jobs)
+        for action in decided.actions
     )
 
 

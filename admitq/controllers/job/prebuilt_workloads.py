@@ -39,7 +39,7 @@ def get_claim(case: JobCase, workload: JsonObject) -> PrebuiltClaim:
     if is_marked or is_served_workload(workload, case.names) or has_other_owner(workload, {uid}, case.names):
         return PrebuiltClaim.FOREIGN
     if has_other_owner(workload, set(), case.names):
-        # Only references and the label of this job are left: the job had adopted the Workload before.
+        # All owner references and the label name this job, so the job has adopted the Workload before.
         return PrebuiltClaim.OWNED
     if not is_comparable(case):
         return PrebuiltClaim.UNKNOWN
@@ -53,22 +53,21 @@ def _find_prebuilt_workload(case: JobCase) -> JsonObject | None:
 
 def match_prebuilt_workload(case: JobCase) -> WorkloadMatch:
     """Match a job with the prebuilt Workload that it names, if the job may use it."""
-    found = case.lookups.workload(prebuilt_name(case))
-    is_claimed = found is not None and (
-        get_controller(found) is None
+    prebuilt = case.lookups.workload(prebuilt_name(case))
+    is_claimed = prebuilt is not None and (
+        get_controller(prebuilt) is None
         if case.group
-        else get_claim(case, found) in (PrebuiltClaim.OWNED, PrebuiltClaim.FREE)
+        else get_claim(case, prebuilt) in (PrebuiltClaim.OWNED, PrebuiltClaim.FREE)
     )
-    match = found if is_claimed else None
+    match = prebuilt if is_claimed else None
     name = None if match is None else match["metadata"]["name"]
-    return WorkloadMatch(match, [one for one in case.owned if one["metadata"]["name"] != name])
+    return WorkloadMatch(match, [workload for workload in case.owned if workload["metadata"]["name"] != name])
 
 
 def adopt(case: JobCase) -> ActionPlan | None:
     """Make the job the controller of its prebuilt Workload, and write the UID of the job into a label.
 
-    Another program may have written a part of it: an owner reference without controller, or one without the
-    label.
+    Another program may have written only a part: an owner reference that is not the controller, or no label.
     """
     workload = _find_prebuilt_workload(case)
     if (
@@ -110,10 +109,10 @@ def stop_mismatched_group(case: JobCase) -> ActionPlan | None:
     """Stop a pod group if its Workload is not yet its own and its podsets do not fit the pods."""
     if not case.group or not prebuilt_name(case) or not is_comparable(case):
         return None
-    uids = {str(one["metadata"].get("uid", "")) for one in list_members(case.job or {})}
+    uids = {str(member["metadata"].get("uid", "")) for member in list_members(case.job or {})}
     for workload in case.workloads:
         references = value_at(workload, ("metadata", "ownerReferences"), [])
-        is_owned = any(one.get("uid") in uids for one in references)
+        is_owned = any(reference.get("uid") in uids for reference in references)
         if is_owned or is_finished_or_deleting(workload) or is_equivalent(case, workload):
             continue
         return unadmitted_jobs.stop_without_prebuilt(case) or plan_of(_out_of_sync_event(case))

@@ -107,7 +107,7 @@ def _is_evicted_without_pods(case: JobCase, workload: JsonObject) -> bool:
 def release_workloads_without_job(case: JobCase) -> ActionPlan | None:
     """Finish and release the Workloads of jobs that are gone or terminating, after their pods."""
     released = plan_of(
-        *(action for one in case.workloads_without_job for action in _release_workload(case, one)),
+        *(action for workload in case.workloads_without_job for action in _release_workload(case, workload)),
         *(members.release_all_members(case) if case.is_gone_or_terminating else ()),
     )
     return released if case.is_gone_or_terminating or released.actions else None
@@ -176,7 +176,7 @@ def handle_deleted_workload(case: JobCase, workload: JsonObject) -> ActionPlan |
 
 
 def sync_on_hold(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Release the quota of a job on hold, and queue its Workload again afterwards.
+    """Release the quota of a job on hold. When the job is no longer on hold, queue its Workload again.
 
     A deactivated Workload is left to the Workload controller, which reports the deactivation.
     """
@@ -266,14 +266,14 @@ def _delete_job_after_retention(case: JobCase, workload: JsonObject, reason: str
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
         return None
     if is_active(workload) or _was_returned_since(workload, evicted_at):
-        # A Workload that was reactivated since, and is inactive again, was deactivated by a user.
+        # If the Workload was reactivated since then and is inactive again, a user deactivated it.
         return None
     if evicted_at + retention > case.now:
         return ActionPlan(requeue_after=(evicted_at + retention - case.now) / SECOND)
     note = "Deleted job: deactivation retention period expired"
-    going = [one for one in case.objects if "deletionTimestamp" not in one["metadata"]]
+    going = [obj for obj in case.objects if "deletionTimestamp" not in obj["metadata"]]
     # Members that have ended are released too: no replacements are awaited any more.
-    actions = (*(Delete(case.resource, one) for one in going), *members.release_all_members(case))
+    actions = (*(Delete(case.resource, obj) for obj in going), *members.release_all_members(case))
     return plan_of(*actions, case.event("Deleted", note)) if actions else NO_ACTIONS
 
 

@@ -1,4 +1,4 @@
-"""After how many seconds a job is reconciled again if nothing changes before."""
+"""Computes after how many seconds a job is reconciled again if nothing changes before."""
 
 from typing import Final
 
@@ -19,13 +19,13 @@ def next_reconcile_seconds(case: JobCase, requeue_after: float | None) -> float 
         requeue_after,
         SHRINKING_RETRY_SECONDS if is_shrinking(case) else None,
         *(
-            next_check_seconds(one, case.now)
-            for one in case.workloads_without_job
-            if case.has_remaining_pods(one)
+            next_check_seconds(workload, case.now)
+            for workload in case.workloads_without_job
+            if case.has_remaining_pods(workload)
         ),
         _until_grace_ends(case),
     )
-    return min((one for one in delays if one is not None), default=None)
+    return min((delay for delay in delays if delay is not None), default=None)
 
 
 def _until_grace_ends(case: JobCase) -> float | None:

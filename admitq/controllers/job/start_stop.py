@@ -64,10 +64,10 @@ def stopped_job(case: JobCase, workload: JsonObject | None) -> JsonObject:
     """Return the job, suspended, with the pod templates and counts that its Workload recorded."""
     result: JsonObject = case.job or {}
     counts: dict[str, int] = {}
-    kept = case.integration.templates.platform_labels | case.integration.templates.own_labels
+    kept_labels = case.integration.templates.platform_labels | case.integration.templates.own_labels
     listed = value_at(workload, ("spec", "podSets"), [])
     for pod_set, original in zip(case.integration.list_pod_sets(result, case.names), listed, strict=False):
-        restored = restore_template(pod_set.get_template(result), original.get("template") or {}, kept)
+        restored = restore_template(pod_set.get_template(result), original.get("template") or {}, kept_labels)
         result = case.integration.templates.with_template(result, pod_set, restored, case.names)
         # Only a partial admission changes counts; any other count is what the job's owner wants now.
         if original.get("minCount") is not None and original.get("count") != pod_set.count:
@@ -81,16 +81,15 @@ def has_admission_marks(case: JobCase) -> bool:
     """Whether the pod templates of the job have labels of an admission."""
     job: JsonObject = case.job or {}
     return _have_admission_marks(
-        case, (one.get_template(job) for one in case.integration.list_pod_sets(job, case.names))
+        case, (pod_set.get_template(job) for pod_set in case.integration.list_pod_sets(job, case.names))
     )
 
 
 def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
     """Whether a job runs without the marks that its start under this admission writes.
 
-    Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. Such a
-    job also lacks the node selectors of its flavors. Jobs that an importer admitted while they ran are
-    not meant.
+    Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. Such a job
+    also lacks the node selectors of its flavors. This excludes jobs that an importer admitted while they ran.
     """
     reserved = find_condition(workload, ConditionType.QUOTA_RESERVED) or {}
     if case.composition is not None or has_admission_marks(case) or reserved.get("reason") == Reason.IMPORTED:
@@ -104,17 +103,19 @@ def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
 def was_created_with_marks(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload was created from a job with labels of an admission in its templates."""
     listed = value_at(workload, ("spec", "podSets"), [])
-    return _have_admission_marks(case, (value_at(one, ("template",), {}) for one in listed))
+    return _have_admission_marks(case, (value_at(pod_set, ("template",), {}) for pod_set in listed))
 
 
 def _have_admission_marks(case: JobCase, templates: Iterable[JsonObject]) -> bool:
-    return any(value_at(one, ("metadata", "labels", case.names.podset)) is not None for one in templates)
+    return any(
+        value_at(template, ("metadata", "labels", case.names.podset)) is not None for template in templates
+    )
 
 
 def stop_job(case: JobCase, workload: JsonObject | None, message: str, reason: str) -> ActionPlan | None:
     """Return the plan that stops the job and restores its templates; None if it is stopped and restored.
 
-    A stop that waits for pods is an empty plan. For a composed job, running members are deleted. If the
+    While a stop waits for pods, the plan is empty. For a composed job, running members are deleted. If the
     Workload is deleted, members that wait or have ended are deleted too.
     """
     if case.composition is not None:

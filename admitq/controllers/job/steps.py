@@ -1,8 +1,8 @@
 """The steps of a decision about a job, and their order.
 
 The first step that returns a plan ends the decision. Its writes lead to the next decision, so that a step
-need not consider later steps. The order: skip jobs that are not managed, follow what has ended, stop,
-start.
+need not consider later steps. The order: skip jobs that are not managed, process jobs that have ended, stop
+jobs, start jobs.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def decide_job(case: JobCase) -> ActionPlan:
     if match.others and (decided := workload_sync.delete_others(case, match.others)):
         return decided
     following = (step(case, match.workload) for step in AFTER_MATCHING)
-    decided = next((one for one in following if one is not None), NO_ACTIONS)
+    decided = next((plan for plan in following if plan is not None), NO_ACTIONS)
     if decided.actions:
         return decided
     return plan_of(refusal or _missing_class_event(case, match.workload), requeue_after=decided.requeue_after)
@@ -101,18 +101,18 @@ def _match_of(case: JobCase) -> WorkloadMatch:
 
 
 def _skip_unselected_namespace(case: JobCase) -> ActionPlan | None:
-    """Leave jobs of unselected namespaces alone, unless they hold quota from before."""
+    """Ignore jobs of namespaces that are not selected, unless they still hold quota."""
     return None if case.namespace_matches or _holds_quota(case) else NO_ACTIONS
 
 
 def _holds_quota(case: JobCase) -> bool:
-    return any(holds_quota(one) for one in case.owned)
+    return any(holds_quota(workload) for workload in case.owned)
 
 
 def _skip_job_without_pods(case: JobCase) -> ActionPlan | None:
     """Delete the Workload of a managed job that creates no pods.
 
-    A job with quota may still run what it was before a change, and is stopped like any other.
+    A job with quota may still run the pods that it had before a change, so it is stopped like any other job.
     """
     is_skipped = case.integration.lifecycle.is_ignored(case.job or {}) and not _holds_quota(case)
     return workload_sync.delete_unfinished_workloads(case) if is_skipped else None
@@ -121,8 +121,8 @@ def _skip_job_without_pods(case: JobCase) -> ActionPlan | None:
 def _follow_ancestor(case: JobCase) -> ActionPlan | None:
     """Run a job inside a queued job with that job, without a Workload of its own.
 
-    A Workload of its own, from before, would hold quota twice. A job that has ended is left as it is,
-    because the API server rejects the change.
+    If it had its own Workload, its quota would count twice. A job that has ended is left as it is, because
+    the API server rejects the change.
     """
     if case.ancestor is None:
         return None
@@ -132,13 +132,13 @@ def _follow_ancestor(case: JobCase) -> ActionPlan | None:
 
 
 def _skip_job_without_queue(case: JobCase) -> ActionPlan | None:
-    """Leave a job without queue name alone, unless quota is reserved for it.
+    """Ignore a job without queue name, unless quota is reserved for it.
 
     Its pending Workload is deleted, unless the controller of a serving object would create it again.
     """
     if case.queue_name or case.settings.without_queue_name:
         return None
-    is_kept = _holds_quota(case) or any(is_served_workload(one, case.names) for one in case.owned)
+    is_kept = _holds_quota(case) or any(is_served_workload(workload, case.names) for workload in case.owned)
     return None if is_kept else workload_sync.delete_unfinished_workloads(case)
 
 
@@ -166,9 +166,9 @@ def _update_priority_class(case: JobCase, workload: JsonObject) -> ActionPlan | 
 
     A class that does not exist changes nothing. It must not prevent the stop of a job.
     """
-    others = (one for one in case.owned if one is not workload and not is_finished_or_deleting(one))
-    following = (_priority_class_update(case, one) for one in (workload, *others))
-    return next((one for one in following if isinstance(one, ActionPlan)), None)
+    others = (other for other in case.owned if other is not workload and not is_finished_or_deleting(other))
+    following = (_priority_class_update(case, candidate) for candidate in (workload, *others))
+    return next((plan for plan in following if isinstance(plan, ActionPlan)), None)
 
 
 def _missing_class_event(case: JobCase, workload: JsonObject) -> RecordEvent | None:

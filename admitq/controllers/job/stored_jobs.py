@@ -1,4 +1,4 @@
-"""Finds jobs and their Workloads in the stores, and asks the API server for a job that is not stored."""
+"""Finds jobs and their Workloads in the stores, and reads a job that is not stored from the API server."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ class StoredJobs:
         self._integration = integration
         self._resource = resource_of(integration)
         self._followed: Mapping[OwnerKind, Resource] = {
-            one.kind: followed_resource(integration, one) for one in integration.templates.referenced_kinds
+            kind.kind: followed_resource(integration, kind) for kind in integration.templates.referenced_kinds
         }
 
     def find_job(self, key: Key, store: Store, foreign: Sequence[JsonObject]) -> JsonObject | None:
@@ -58,13 +58,13 @@ class StoredJobs:
         if composition is None:
             return store.get(key.namespace, key.name)
         group = group_of_key_name(key.name)
-        found = (
+        stored = (
             store.by_index(BY_GROUP, namespaced_index_value(key.namespace, group))
             if group
             else (store.get(key.namespace, key.name),)
         )
-        refused = {one["metadata"].get("uid") for one in foreign}
-        present = [one for one in found if one is not None and one["metadata"].get("uid") not in refused]
+        refused = {member["metadata"].get("uid") for member in foreign}
+        present = [obj for obj in stored if obj is not None and obj["metadata"].get("uid") not in refused]
         return self.compose(composition, present, group)
 
     def find_foreign_members(self, key: Key, store: Store) -> Sequence[JsonObject]:
@@ -73,14 +73,16 @@ class StoredJobs:
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group) if group else None
         if workload is None or not is_served_workload(workload, self._ctx.names):
             return ()
-        found = store.by_index(BY_GROUP, namespaced_index_value(key.namespace, group))
-        return find_foreign_pods(workload, found, self._ctx.names, self._ctx.settings.integrations)
+        members = store.by_index(BY_GROUP, namespaced_index_value(key.namespace, group))
+        return find_foreign_pods(workload, members, self._ctx.names, self._ctx.settings.integrations)
 
-    def compose(self, composition: Composition, found: Sequence[JsonObject], group: str) -> JsonObject | None:
+    def compose(
+        self, composition: Composition, stored: Sequence[JsonObject], group: str
+    ) -> JsonObject | None:
         """Compose a group of those objects that are its members; None if there are none."""
         names, settings = self._ctx.names, self._ctx.settings
         present = [
-            one for one in found if self._is_member(one) and composition.get_group(one, names) == group
+            obj for obj in stored if self._is_member(obj) and composition.get_group(obj, names) == group
         ]
         if not present:
             return None
@@ -100,10 +102,10 @@ class StoredJobs:
     def find_workloads(self, key: Key, job: JsonObject | None) -> tuple[JsonObject, ...]:
         """Return the Workloads with a controller of the kind and name of the job, or of its group."""
         if group := group_of_key_name(key.name):
-            found = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group)
+            workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group)
             mine = members.find_group_workload(
                 job or {},
-                found,
+                workload,
                 self._ctx.names,
                 validate=self._ctx.settings.pods.validate_group_owner,
                 by_annotation=self._ctx.settings.names_by_annotation,
@@ -113,27 +115,29 @@ class StoredJobs:
         return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
 
     async def check_presence(self, key: Key, workloads: Sequence[JsonObject]) -> JobPresence:
-        """Ask the API server whether a job exists that is not in the store.
+        """Read a job that is not in the store from the API server, and return whether it exists.
 
         After a start, the store of jobs may be older than the store of Workloads. The finish of a Workload
         cannot be undone, so the API server must confirm that the job is absent.
 
         Raises:
-            ApiError: the API server cannot be asked.
+            ApiError: a call to the API server failed.
         """
         try:
             if group_of_key_name(key.name):
                 return JobPresence.ABSENT if await self._has_no_members(key) else JobPresence.PRESENT
-            found = await self._ctx.client.get(self._resource, key.name, namespace=key.namespace)
+            job = await self._ctx.client.get(self._resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
                 return JobPresence.ABSENT if error.concerns(key.name) else JobPresence.PRESENT
             raise
-        if self._integration.composition is None or self._is_member(found):
+        if self._integration.composition is None or self._is_member(job):
             return JobPresence.PRESENT
-        kept = [one for one in workloads if "deletionTimestamp" not in one["metadata"]]
+        remaining = [workload for workload in workloads if "deletionTimestamp" not in workload["metadata"]]
         return (
-            JobPresence.UNMANAGED if any(is_controlled_by(one, found) for one in kept) else JobPresence.ABSENT
+            JobPresence.UNMANAGED
+            if any(is_controlled_by(workload, job) for workload in remaining)
+            else JobPresence.ABSENT
         )
 
     async def _has_no_members(self, key: Key) -> bool:
@@ -152,19 +156,23 @@ class StoredJobs:
             return case
         counted = is_elastic(case)
         references = [
-            one
-            for one in self._integration.templates.list_references(case.job)
-            if counted or self._integration.is_required(one)
+            reference
+            for reference in self._integration.templates.list_references(case.job)
+            if counted or self._integration.is_required(reference)
         ]
-        found = {one: obj for one in references if (obj := self._find_referenced(one, case.job)) is not None}
-        missing = tuple(one for one in references if one not in found)
-        return replace(case, job=self._integration.templates.resolve(case.job, found), missing=missing)
+        objects = {
+            reference: obj
+            for reference in references
+            if (obj := self._find_referenced(reference, case.job)) is not None
+        }
+        missing = tuple(reference for reference in references if reference not in objects)
+        return replace(case, job=self._integration.templates.resolve(case.job, objects), missing=missing)
 
     def _find_referenced(self, reference: ObjectReference, job: JsonObject) -> JsonObject | None:
         resource = self._followed.get(reference.kind)
         store = None if resource is None else self._ctx.stores.find(resource)
-        found = None if store is None else store.get(reference.namespace, reference.name)
-        if found is None or self._integration.is_required(reference):
-            return found
-        # A status may name any object. An object of another job says nothing about this one.
-        return found if is_controlled_by(found, job) else None
+        obj = None if store is None else store.get(reference.namespace, reference.name)
+        if obj is None or self._integration.is_required(reference):
+            return obj
+        # The status of a job may name any object. Ignore an object that belongs to another job.
+        return obj if is_controlled_by(obj, job) else None

@@ -33,8 +33,8 @@ Creation times have whole seconds, so the real limit is between one and two seco
 def stop_unadmitted_run(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Stop a job that runs without an admission, or that another program started.
 
-    A running elastic job keeps its pods while admission checks of its next slice are pending. If another
-    program started the job before its admission, its pods lack what the admission injects.
+    A running elastic job keeps its pods while admission checks of its next slice are pending. A job that
+    another program started before its admission has pods without the injected fields.
     """
     admitted = is_admitted(workload)
     if not workload_slices.is_elastic(case):
@@ -51,10 +51,10 @@ def stop_unadmitted_run(case: JobCase, workload: JsonObject) -> ActionPlan | Non
 
 
 def _await_quota(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Give the new Workload of a running elastic job a moment to get quota."""
+    """Wait a short time for the quota of a running elastic job's new Workload."""
     created = parse_time(workload["metadata"]["creationTimestamp"])
-    left = created + SECONDS_FOR_QUOTA * SECOND - case.now
-    return ActionPlan(requeue_after=left / SECOND) if left > 0 else None
+    remaining = created + SECONDS_FOR_QUOTA * SECOND - case.now
+    return ActionPlan(requeue_after=remaining / SECOND) if remaining > 0 else None
 
 
 def stop_unadmitted(case: JobCase, workload: JsonObject) -> ActionPlan | None:
@@ -72,7 +72,7 @@ def stop_unmatched(case: JobCase, others: list[JsonObject]) -> ActionPlan | None
         stopping = start_stop.stop_job(case, others[0], message, reason)
         return _as_unadmitted_stop(with_excess_report(case, others[0], stopping))
     stopping = start_stop.stop_job(case, None, "Missing Workload; unable to restore pod templates", reason)
-    holding = next((one for one in others if is_reserved(one)), None)
+    holding = next((workload for workload in others if is_reserved(workload)), None)
     return _as_unadmitted_stop(with_excess_report(case, holding, stopping))
 
 
@@ -103,7 +103,7 @@ def stop_child(case: JobCase) -> ActionPlan | None:
 
 
 def finish_begun_stop(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Finish a stop that has begun, whatever was decided since."""
+    """Finish a stop that has begun, whatever the state of the Workload is now."""
     if not case.integration.lifecycle.is_stop_in_progress(case.job or {}, case.names):
         return None
     return start_stop.stop_job(case, workload, "", start_stop.NOT_ADMITTED)
@@ -125,7 +125,7 @@ def with_excess_report(
     Args:
         case: the job before the stop.
         workload: the Workload with the job's quota, or the one that waits for quota; None if there is none.
-        stopping: the stop. A stop that had begun before was reported then.
+        stopping: the stop. A stop that had begun before was reported at that time.
     """
     if stopping is None or not stopping.actions or _is_already_stopped(case):
         return stopping
@@ -149,12 +149,14 @@ def _is_already_stopped(case: JobCase) -> bool:
 
 def _report_increases(case: JobCase, workload: JsonObject) -> list[RecordEvent | RecordMetric]:
     """Return the report of what the job requests beyond its admission."""
-    found = find_increases(case, workload)
-    if not found:
+    increases = find_increases(case, workload)
+    if not increases:
         return []
     return [
-        case.event("ExceedsAdmission", "; ".join(map(str, found)), warning=True),
-        record_excess_pods(workload, _kind_label(case), sum(one.additional_pods for one in found)),
+        case.event("ExceedsAdmission", "; ".join(map(str, increases)), warning=True),
+        record_excess_pods(
+            workload, _kind_label(case), sum(increase.additional_pods for increase in increases)
+        ),
     ]
 
 
@@ -168,8 +170,12 @@ def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Ite
         is_condition_true(workload, type_) for type_ in (ConditionType.EVICTED, ConditionType.FINISHED)
     )
     if case.composition is not None:
-        ended = (one.obj for one in actions if isinstance(one, Delete) and one.resource == case.resource)
-        return sum(not (is_over and pods.get_label(one, case.names.podset)) for one in ended)
+        ended = (
+            action.obj
+            for action in actions
+            if isinstance(action, Delete) and action.resource == case.resource
+        )
+        return sum(not (is_over and pods.get_label(pod, case.names.podset)) for pod in ended)
     if workload_slices.is_elastic(case) or (is_over and start_stop.has_admission_marks(case)):
         return 0
     return _number_of_pods(case)
@@ -177,11 +183,11 @@ def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Ite
 
 def _number_of_pods(case: JobCase) -> int:
     """Return how many pods the job runs at a time."""
-    return sum(one.count for one in case.integration.list_pod_sets(case.job or {}, case.names))
+    return sum(pod_set.count for pod_set in case.integration.list_pod_sets(case.job or {}, case.names))
 
 
 def _workload_stub(case: JobCase, queue: str) -> JsonObject:
-    """Return what a metric needs of a Workload that does not exist: metadata and queue name."""
+    """Return the fields of a missing Workload that a metric needs: metadata and queue name."""
     return {"metadata": case.objects[0]["metadata"], "spec": {"queueName": queue}}
 
 
@@ -198,10 +204,10 @@ def _report_after_first_step(
     nothing.
     """
     all_reports = (
-        *(one for one in stopping.actions if isinstance(one, RecordEvent | RecordMetric)),
+        *(action for action in stopping.actions if isinstance(action, RecordEvent | RecordMetric)),
         *reports,
     )
-    [*writes] = (one for one in stopping.actions if not isinstance(one, RecordEvent | RecordMetric))
-    if len(writes) == 1 and isinstance(one := writes[0], Patch) and len(one.steps) > 1:
-        return replace(stopping, actions=(replace(one, reports=all_reports),))
+    [*writes] = (action for action in stopping.actions if not isinstance(action, RecordEvent | RecordMetric))
+    if len(writes) == 1 and isinstance(write := writes[0], Patch) and len(write.steps) > 1:
+        return replace(stopping, actions=(replace(write, reports=all_reports),))
     return replace(stopping, actions=(*stopping.actions, *reports))

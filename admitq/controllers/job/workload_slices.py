@@ -1,10 +1,9 @@
 """Workload slices: the Workloads of an elastic job, and how they follow its size (semantics, Elastic jobs).
 
-If a job grows while it runs, it gets a new Workload for all its pods. The new Workload replaces the one
-with quota when the quota suffices. Until then, a scheduling gate holds the new pods. If a job shrinks,
-its Workload shrinks as the pods end. So at most one slice has quota and one waits; further slices are
-finished, the oldest first. A suspended job, or one with changed pod templates, is handled like any other
-job.
+If a job grows while it runs, it gets a new Workload for all its pods. The new Workload replaces the one with
+quota when the quota suffices. Until then, a scheduling gate holds the new pods. If a job shrinks, its
+Workload shrinks as the pods end. So at most one slice has quota and one slice waits. Further slices are
+finished, the oldest first. A suspended job, or one with changed pod templates, is handled like any other job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,17 +70,23 @@ def is_elastic(case: JobCase) -> bool:
 
 def list_slices(case: JobCase) -> JobSlices:
     """Return the unfinished slices of the job."""
-    alive = [one for one in case.owned if not is_finished_or_deleting(one)]
+    alive = [workload for workload in case.owned if not is_finished_or_deleting(workload)]
     # Two slices may have been created within one second.
-    alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _position_in_chain(case, one)))
+    alive.sort(
+        key=lambda workload: (
+            workload["metadata"].get("creationTimestamp", ""),
+            _position_in_chain(case, workload),
+        )
+    )
     return JobSlices(
-        [one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)]
+        [workload for workload in alive if is_reserved(workload)],
+        [workload for workload in alive if not is_reserved(workload)],
     )
 
 
 def _position_in_chain(case: JobCase, workload: JsonObject) -> int:
     """Return how many known slices the slice replaces, directly and indirectly."""
-    known = {one["metadata"]["name"]: one for one in case.owned}
+    known = {workload["metadata"]["name"]: workload for workload in case.owned}
     depth, at = 0, read_replaced_key(workload, case.names)
     while at is not None and at.name in known and depth <= len(known):
         depth, at = depth + 1, read_replaced_key(known[at.name], case.names)
@@ -107,42 +112,46 @@ def sync_slices(case: JobCase) -> ActionPlan | None:
             if has_ended and holding and waiting
             else None
         )
-    misfit = next((one for one in (*holding, *waiting) if not _has_pods_of_job(case, one)), None)
+    misfit = next(
+        (workload for workload in (*holding, *waiting) if not _has_pods_of_job(case, workload)), None
+    )
     if misfit is not None:
         # Another program may change a waiting slice. The API server keeps podsets with quota unchanged.
         return _finish_replaced_slice(case, misfit, holding[0]) if holding and misfit in waiting else None
-    wanted = _job_counts(case)
+    counts = _job_counts(case)
     if not holding or is_condition_true(holding[0], ConditionType.EVICTED):
         is_suspended = case.integration.is_suspended(case.job or {}, case.names)
-        return None if is_suspended or not waiting else _resize_slice(case, waiting[0], wanted)
-    return _sync_slices_with_quota(case, holding[0], waiting, wanted)
+        return None if is_suspended or not waiting else _resize_slice(case, waiting[0], counts)
+    return _sync_slices_with_quota(case, holding[0], waiting, counts)
 
 
 def _sync_slices_with_quota(
-    case: JobCase, held: JsonObject, waiting: Sequence[JsonObject], wanted: Counts
+    case: JobCase, holder: JsonObject, waiting: Sequence[JsonObject], counts: Counts
 ) -> ActionPlan | None:
     """Update the slices of a job with quota: create, update, shrink or finish a slice."""
-    granted = requested_pod_counts(held) | covered_pod_counts(held)
-    if all(count <= granted[name] for name, count in wanted.items()):
+    granted = requested_pod_counts(holder) | covered_pod_counts(holder)
+    if all(count <= granted[name] for name, count in counts.items()):
         if waiting:
-            return _finish_replaced_slice(case, waiting[0], held)
-        sizes = _shrunk_counts(case, held, wanted)
+            return _finish_replaced_slice(case, waiting[0], holder)
+        sizes = _shrunk_counts(case, holder, counts)
         lowered = (
-            reclaimable_pods.lower_counts(case, held, sizes) if requested_pod_counts(held) != sizes else None
+            reclaimable_pods.lower_counts(case, holder, sizes)
+            if requested_pod_counts(holder) != sizes
+            else None
         )
-        return lowered or _resize_slice(case, held, sizes) or _release_shrunk_quota(case, held)
+        return lowered or _resize_slice(case, holder, sizes) or _release_shrunk_quota(case, holder)
     if waiting:
-        return _update_waiting_slice(case, waiting[0], held, wanted)
-    return None if case.is_namespace_terminating else _create_larger_slice(case, held, wanted)
+        return _update_waiting_slice(case, waiting[0], holder, counts)
+    return None if case.is_namespace_terminating else _create_larger_slice(case, holder, counts)
 
 
-def _shrunk_counts(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
+def _shrunk_counts(case: JobCase, holder: JsonObject, job_counts: Counts) -> Counts:
     """Return the pod counts to which a slice with quota shrinks: requested or still running pods.
 
     The quota of pods that the job no longer requests is released when they have ended. Pods that ended
     and need no replacement hold no quota; they count in addition to running pods.
     """
-    counts, running = requested_pod_counts(held), case.lookups.running_pods(held)
+    counts, running = requested_pod_counts(holder), case.lookups.running_pods(holder)
     if running is None:
         return counts
     ended = (
@@ -152,7 +161,7 @@ def _shrunk_counts(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
     )
     return {
         name: max(count, min(counts[name], running.get(name, 0) + ended.get(name, 0)))
-        for name, count in wanted.items()
+        for name, count in job_counts.items()
     }
 
 
@@ -160,11 +169,11 @@ def is_shrinking(case: JobCase) -> bool:
     """Whether a slice holds quota for pods that the job no longer requests and that have not ended."""
     if not is_elastic(case) or not is_comparable(case):
         return False
-    holding, wanted = list_slices(case).holding, _job_counts(case)
+    holding, job_counts = list_slices(case).holding, _job_counts(case)
     return any(
-        count > wanted.get(name, count)
-        for one in holding
-        for name, count in requested_pod_counts(one).items()
+        count > job_counts.get(name, count)
+        for workload in holding
+        for name, count in requested_pod_counts(workload).items()
     )
 
 
@@ -174,17 +183,19 @@ def match_slice(case: JobCase) -> WorkloadMatch:
     The slice with quota matches the job even while a larger slice waits.
     """
     slices = list_slices(case)
-    deleted = [one for one in case.owned if "deletionTimestamp" in one["metadata"]]
-    found = next(iter((*deleted, *slices.holding, *slices.waiting)), None)
-    if found is None:
-        failed = [one for one in case.owned if not _was_replaced(one)]
-        held = (one for one in failed if has_finalizer(one, case.names.finalizer))
-        return WorkloadMatch(next(held, failed[-1] if failed else None), [])
+    deleted = [workload for workload in case.owned if "deletionTimestamp" in workload["metadata"]]
+    matching = next(iter((*deleted, *slices.holding, *slices.waiting)), None)
+    if matching is None:
+        failed = [workload for workload in case.owned if not _was_replaced(workload)]
+        failed_workload = (workload for workload in failed if has_finalizer(workload, case.names.finalizer))
+        return WorkloadMatch(next(failed_workload, failed[-1] if failed else None), [])
     if not is_comparable(case) or deleted:
-        return WorkloadMatch(found, [])
-    wanted = _job_counts(case)
-    stands = _has_pods_of_job(case, found) and (bool(slices.holding) or requested_pod_counts(found) == wanted)
-    return WorkloadMatch(found, []) if stands else WorkloadMatch(None, [*slices.holding, *slices.waiting])
+        return WorkloadMatch(matching, [])
+    job_counts = _job_counts(case)
+    stands = _has_pods_of_job(case, matching) and (
+        bool(slices.holding) or requested_pod_counts(matching) == job_counts
+    )
+    return WorkloadMatch(matching, []) if stands else WorkloadMatch(None, [*slices.holding, *slices.waiting])
 
 
 def is_growing(case: JobCase) -> bool:
@@ -204,31 +215,35 @@ def may_children_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
     An elastic job keeps running while a larger slice waits, until one of its slices is evicted.
     """
     if elastic:
-        return bool(workloads) and not any(is_condition_true(one, ConditionType.EVICTED) for one in workloads)
-    latest = max(workloads, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+        return bool(workloads) and not any(
+            is_condition_true(workload, ConditionType.EVICTED) for workload in workloads
+        )
+    latest = max(
+        workloads, key=lambda workload: workload["metadata"].get("creationTimestamp", ""), default=None
+    )
     return latest is not None and is_admitted(latest)
 
 
 def _job_counts(case: JobCase) -> dict[str, int]:
-    return {one["name"]: one["count"] for one in workload_pod_sets(case)}
+    return {pod_set["name"]: pod_set["count"] for pod_set in workload_pod_sets(case)}
 
 
 def _has_pods_of_job(case: JobCase, workload: JsonObject) -> bool:
     spec = value_at(workload, ("spec",), {})
-    wanted, listed = workload_pod_sets(case), spec.get("podSets") or []
+    expected, listed = workload_pod_sets(case), spec.get("podSets") or []
     # A running job also has the tolerations of its flavors.
     running = not case.integration.is_suspended(case.job or {}, case.names)
     return (
         spec.get("maximumExecutionTimeSeconds") == maximum_execution_seconds(case)
-        and [one["name"] for one in wanted] == [one.get("name", "main") for one in listed]
+        and [pod_set["name"] for pod_set in expected] == [pod_set.get("name", "main") for pod_set in listed]
         and all(
-            has_same_pods(case, one, other, tolerations=not running)
-            for one, other in zip(wanted, listed, strict=True)
+            has_same_pods(case, pod_set, other, tolerations=not running)
+            for pod_set, other in zip(expected, listed, strict=True)
         )
     )
 
 
-# --- what is too many ----------------------------------------------------------------------------
+# --- excess slices -------------------------------------------------------------------------------
 
 
 def _was_replaced(workload: JsonObject) -> bool:
@@ -242,12 +257,14 @@ def _release_finished_slices(case: JobCase, *, is_continued: bool) -> ActionPlan
     If the job has other unfinished slices, slices that another program finished lose their finalizer too.
     """
     over = [
-        one
-        for one in case.owned
-        if has_finalizer(one, case.names.finalizer)
-        and (_was_replaced(one) or (is_continued and is_condition_true(one, ConditionType.FINISHED)))
+        workload
+        for workload in case.owned
+        if has_finalizer(workload, case.names.finalizer)
+        and (
+            _was_replaced(workload) or (is_continued and is_condition_true(workload, ConditionType.FINISHED))
+        )
     ]
-    return plan_of(*(RemoveFinalizer(case.kinds.workloads, one) for one in over)) if over else None
+    return plan_of(*(RemoveFinalizer(case.kinds.workloads, workload) for workload in over)) if over else None
 
 
 def _finish_extra_slice(case: JobCase, slices: Sequence[JsonObject]) -> ActionPlan | None:
@@ -269,29 +286,29 @@ def _finish_replaced_slice(case: JobCase, workload: JsonObject, by: JsonObject) 
 
 def _with_counts(workload: JsonObject, counts: Counts) -> list[dict[str, Any]]:
     listed = value_at(workload, ("spec", "podSets"), [])
-    return [{**one, "count": counts[one.get("name", "main")]} for one in listed]
+    return [{**pod_set, "count": counts[pod_set.get("name", "main")]} for pod_set in listed]
 
 
-def _resize_slice(case: JobCase, workload: JsonObject, wanted: Counts) -> ActionPlan | None:
+def _resize_slice(case: JobCase, workload: JsonObject, job_counts: Counts) -> ActionPlan | None:
     """Set the pod counts of a slice: a waiting slice follows the job, one with quota shrinks."""
-    if requested_pod_counts(workload) == wanted:
+    if requested_pod_counts(workload) == job_counts:
         return None
-    return _plan_slice_update(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
+    return _plan_slice_update(case, workload, {"spec": {"podSets": _with_counts(workload, job_counts)}})
 
 
 def _update_waiting_slice(
-    case: JobCase, workload: JsonObject, held: JsonObject, wanted: Counts
+    case: JobCase, workload: JsonObject, holder: JsonObject, job_counts: Counts
 ) -> ActionPlan | None:
     """Update the slice that waits to replace another, also after another program changed it."""
     annotations = value_at(workload, ("metadata", "annotations"), {})
     marks = {
         key: value
-        for key, value in _replacement_annotations(case, held).items()
+        for key, value in _replacement_annotations(case, holder).items()
         if annotations.get(key) != value
     }
     spec: dict[str, Any] = {}
-    if requested_pod_counts(workload) != wanted:
-        spec["podSets"] = _with_counts(workload, wanted)
+    if requested_pod_counts(workload) != job_counts:
+        spec["podSets"] = _with_counts(workload, job_counts)
     if value_at(workload, ("spec", "queueName"), "") != case.queue_name:
         spec["queueName"] = case.queue_name or None
     patch = {**({"metadata": {"annotations": marks}} if marks else {}), **({"spec": spec} if spec else {})}
@@ -304,12 +321,12 @@ def _plan_slice_update(case: JobCase, workload: JsonObject, patch: dict[str, Any
     return plan_of(write, case.event("UpdatedWorkload", note))
 
 
-def _replacement_annotations(case: JobCase, held: JsonObject) -> dict[str, str]:
+def _replacement_annotations(case: JobCase, holder: JsonObject) -> dict[str, str]:
     """Return the annotations of a slice that is to replace the one with quota."""
     return {
         case.names.elastic_job: "true",
-        case.names.workload_slice_name: chain_name(held, case.names.workload_slice_name),
-        case.names.workload_slice_replacement_for: namespaced_name(held),
+        case.names.workload_slice_name: chain_name(holder, case.names.workload_slice_name),
+        case.names.workload_slice_replacement_for: namespaced_name(holder),
     }
 
 
@@ -323,8 +340,8 @@ def _release_shrunk_quota(case: JobCase, workload: JsonObject) -> ActionPlan | N
     transition.status["admission"] = {
         **admission,
         "podSetAssignments": [
-            _shrink_assignment(one, counts.get(one.get("name", "main"), 0))
-            for one in admission.get("podSetAssignments") or ()
+            _shrink_assignment(assignment, counts.get(assignment.get("name", "main"), 0))
+            for assignment in admission.get("podSetAssignments") or ()
         ],
     }
     return case.plan_transition(workload, transition)
@@ -341,14 +358,14 @@ def _shrink_assignment(assignment: JsonObject, count: int) -> JsonObject:
     return {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}
 
 
-def _create_larger_slice(case: JobCase, held: JsonObject, wanted: Counts) -> ActionPlan:
+def _create_larger_slice(case: JobCase, holder: JsonObject, job_counts: Counts) -> ActionPlan:
     """Create a slice for all pods of the job.
 
     It is to replace the one with quota and has the same pod templates.
     """
     workload = new_job_workload(case)
-    workload["metadata"]["annotations"] |= _replacement_annotations(case, held)
-    pod_sets = [_without_admission_marks(one, case.names) for one in _with_counts(held, wanted)]
+    workload["metadata"]["annotations"] |= _replacement_annotations(case, holder)
+    pod_sets = [_without_admission_marks(pod_set, case.names) for pod_set in _with_counts(holder, job_counts)]
     workload["spec"] = {**workload["spec"], "podSets": pod_sets}
     note = f"Created Workload: {namespaced_name(workload)}"
     return plan_of(Create(case.kinds.workloads, workload, CONCERN), case.event("CreatedWorkload", note))
@@ -376,7 +393,7 @@ def new_job_workload(case: JobCase) -> dict[str, Any]:
         case.names.elastic_job: "true",
         case.names.workload_slice_name: _chain_of_running_pods(case) or metadata["name"],
     }
-    pod_sets = [_without_admission_marks(one, case.names) for one in workload["spec"]["podSets"]]
+    pod_sets = [_without_admission_marks(pod_set, case.names) for pod_set in workload["spec"]["podSets"]]
     workload["spec"] = {**workload["spec"], "podSets": pod_sets}
     return workload
 
@@ -389,44 +406,52 @@ def _without_admission_marks(pod_set: JsonObject, names: Names) -> dict[str, Any
     stay, because the running pods are on its nodes.
     """
     metadata = value_at(pod_set, ("template", "metadata"), {})
-    kept: dict[str, Any] = {}
+    annotations_kept: dict[str, Any] = {}
     for field, marks in (("labels", injected_labels(names)), ("annotations", injected_annotations(names))):
         if entries := {
             key: value for key, value in value_at(metadata, (field,), {}).items() if key not in marks
         }:
-            kept[field] = entries
+            annotations_kept[field] = entries
     template = {
         key: value for key, value in value_at(pod_set, ("template",), {}).items() if key != "metadata"
     }
-    return {**pod_set, "template": {**({"metadata": kept} if kept else {}), **template}}
+    return {
+        **pod_set,
+        "template": {**({"metadata": annotations_kept} if annotations_kept else {}), **template},
+    }
 
 
 def _unused_name(case: JobCase) -> str:
-    """Return a Workload name for the job as it is now that no slice of the job has, not even a finished one.
+    """Return a Workload name for the present state of the job that none of its slices has.
 
-    An object that the job refers to may be created again and count its generations from the beginning.
+    The generations in the name may repeat, because an object that the job refers to may be deleted and
+    created again.
     """
     metadata = (case.job or {})["metadata"]
     version = case.integration.scaling.get_slice_version(case.job or {}, case.names)
-    taken = {one["metadata"]["name"] for one in case.owned}
+    used_names = {workload["metadata"]["name"] for workload in case.owned}
     names = (
         create_workload_name(
             case.integration.kind,
             case.integration.group,
             metadata["name"],
             metadata["uid"],
-            extra=one,
+            extra=suffix,
             longest=case.settings.conventions.longest_workload_name,
         )
-        for one in chain((version,), (f"{version}+{number}" for number in count(1)))
+        for suffix in chain((version,), (f"{version}+{number}" for number in count(1)))
     )
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if name not in used_names)
 
 
 def _chain_of_running_pods(case: JobCase) -> str | None:
     """Return the chain that running pods of the job belong to; their quota counts toward it."""
     templates = [
-        one.get_template(case.job or {}) for one in case.integration.list_pod_sets(case.job or {}, case.names)
+        pod_set.get_template(case.job or {})
+        for pod_set in case.integration.list_pod_sets(case.job or {}, case.names)
     ]
-    chains = [value_at(one, ("metadata", "annotations", case.names.workload_slice_name)) for one in templates]
+    chains = [
+        value_at(template, ("metadata", "annotations", case.names.workload_slice_name))
+        for template in templates
+    ]
     return next((chain for chain in chains if isinstance(chain, str) and chain), None)

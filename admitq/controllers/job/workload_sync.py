@@ -69,7 +69,7 @@ def handle_missing_workload(case: JobCase, match: WorkloadMatch) -> ActionPlan:
 
 def report_missing_objects(case: JobCase) -> ActionPlan | None:
     """Report missing objects that define pods of the job. Their creation triggers the next decision."""
-    required = [one for one in case.missing if case.integration.is_required(one)]
+    required = [reference for reference in case.missing if case.integration.is_required(reference)]
     if not required:
         return None
     missing = ", ".join(map(str, required))
@@ -78,25 +78,22 @@ def report_missing_objects(case: JobCase) -> ActionPlan | None:
 
 
 def _restore_templates(case: JobCase, others: list[JsonObject]) -> ActionPlan | None:
-    """Restore a suspended job that still has what an admission injected, before its Workload is updated.
+    """Restore a suspended job that still has injected fields of an admission, before its Workload is updated.
 
     Otherwise the Workload would request the nodes of a former flavor, as if the author of the job had chosen
     them.
     """
-    first, *rest = others
-    if rest or start_stop.was_created_with_marks(case, first):
+    first, *remaining = others
+    if remaining or start_stop.was_created_with_marks(case, first):
         return None
     return start_stop.stop_job(case, first, "", start_stop.NO_MATCHING_WORKLOAD)
 
 
 def _replace_workloads(case: JobCase, others: list[JsonObject]) -> ActionPlan:
-    """Update a Workload that does not match and has no quota.
-
-    Delete one with quota, and with it the reservation.
-    """
-    first, *rest = others
+    """Update a Workload that does not match, or delete it if it has quota."""
+    first, *remaining = others
     if not is_reserved(first) and not is_finished_or_deleting(first):
-        return delete_others(case, rest) or _update_workload(case, first)
+        return delete_others(case, remaining) or _update_workload(case, first)
     if case.integration.is_active(case.job or {}):
         return NO_ACTIONS
     return _delete_stopped(case, others) or NO_ACTIONS
@@ -143,11 +140,13 @@ def delete_outdated_workloads(case: JobCase, refused: ActionPlan) -> ActionPlan:
     Otherwise they would be admitted for pods that the job no longer requests.
     """
     outdated = [
-        one.obj
-        for one in refused.actions
-        if isinstance(one, Patch) and one.resource == case.kinds.workloads and not is_reserved(one.obj)
+        action.obj
+        for action in refused.actions
+        if isinstance(action, Patch)
+        and action.resource == case.kinds.workloads
+        and not is_reserved(action.obj)
     ]
-    return plan_of(*(action for one in outdated for action in _delete_workload(case, one)))
+    return plan_of(*(action for workload in outdated for action in _delete_workload(case, workload)))
 
 
 def _quarantine_job(case: JobCase, problem: WorkloadNotPossible, *actions: Action) -> ActionPlan:
@@ -158,22 +157,22 @@ def _quarantine_job(case: JobCase, problem: WorkloadNotPossible, *actions: Actio
 
 def delete_unfinished_workloads(case: JobCase) -> ActionPlan:
     """Delete all Workloads of the job that are not finished."""
-    waiting = [one for one in case.owned if not is_condition_true(one, ConditionType.FINISHED)]
-    return plan_of(*(action for one in waiting for action in _delete_workload(case, one)))
+    waiting = [workload for workload in case.owned if not is_condition_true(workload, ConditionType.FINISHED)]
+    return plan_of(*(action for workload in waiting for action in _delete_workload(case, workload)))
 
 
 def delete_others(case: JobCase, others: list[JsonObject]) -> ActionPlan | None:
     """Delete the Workloads of a job besides the matching one."""
-    decided = plan_of(*(action for one in others for action in _delete_workload(case, one)))
+    decided = plan_of(*(action for workload in others for action in _delete_workload(case, workload)))
     return decided if decided.actions else None
 
 
 def _delete_stopped(case: JobCase, others: list[JsonObject]) -> ActionPlan | None:
     """Delete Workloads of a stopped job, each after its pods have ended."""
     decided = delete_others(case, others)
-    for one in others:
-        decided = quota_release.release_after_pods(case, one, decided)
-        if case.has_remaining_pods(one):
+    for workload in others:
+        decided = quota_release.release_after_pods(case, workload, decided)
+        if case.has_remaining_pods(workload):
             break
     return decided
 

@@ -70,7 +70,7 @@ WORKERS: Final = 4
 def allowed_counts(workload: JsonObject) -> Mapping[str, int]:
     """Return the pods that an admission allows, by podset.
 
-    A slice that is not admitted, or is evicted or over, allows none.
+    A slice that is not admitted, evicted or finished allows none.
 
     Without a reservation no pod may run, even if another program set Admitted, because a removed gate
     cannot be added again.
@@ -83,7 +83,7 @@ def allowed_counts(workload: JsonObject) -> Mapping[str, int]:
 
 def find_admitted_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """Return the slice with the admission that counts: the last admitted one, which replaces earlier ones."""
-    return find_last_slice((one for one in slices if allowed_counts(one)), names)
+    return find_last_slice((workload for workload in slices if allowed_counts(workload)), names)
 
 
 def is_gated(pod: JsonObject, names: Names) -> bool:
@@ -95,16 +95,16 @@ def find_pods_to_ungate(
     members: Iterable[JsonObject], room: Mapping[str, int], names: Names
 ) -> list[JsonObject]:
     """Return the gated pods to start, oldest first, as many of each podset as its room allows."""
-    alive = sorted((one for one in members if not pods.has_ended(one)), key=pods.get_age_key)
+    alive = sorted((pod for pod in members if not pods.has_ended(pod)), key=pods.get_age_key)
     free = Counter(room)
-    free.subtract(pods.get_label(one, names.podset) for one in alive if not is_gated(one, names))
-    found: list[JsonObject] = []
-    for one in alive:
-        name = pods.get_label(one, names.podset)
-        if is_gated(one, names) and not pods.is_being_deleted(one) and free[name] > 0:
+    free.subtract(pods.get_label(pod, names.podset) for pod in alive if not is_gated(pod, names))
+    gated: list[JsonObject] = []
+    for pod in alive:
+        name = pods.get_label(pod, names.podset)
+        if is_gated(pod, names) and not pods.is_being_deleted(pod) and free[name] > 0:
             free[name] -= 1
-            found.append(one)
-    return found
+            gated.append(pod)
+    return gated
 
 
 def filter_pods_of_job(
@@ -116,18 +116,19 @@ def filter_pods_of_job(
     controller of a pod must be the job, or be of a kind that the job's controller creates.
     """
     creates = {
-        (one.group, one.kind): one.ownership.created_kinds or frozenset[tuple[str, str]]()
-        for one in integrations
+        (integration.group, integration.kind): integration.ownership.created_kinds
+        or frozenset[tuple[str, str]]()
+        for integration in integrations
     }
-    jobs = [reference for one in slices if (reference := get_controller(one)) is not None]
-    uids = {one.get("uid") for one in jobs}
-    between = {kind for one in jobs for kind in creates.get(_kind(one), ())}
+    jobs = [reference for workload in slices if (reference := get_controller(workload)) is not None]
+    uids = {job.get("uid") for job in jobs}
+    between = {kind for job in jobs for kind in creates.get(_kind(job), ())}
 
     def is_of_job(pod: JsonObject) -> bool:
         reference = get_controller(pod)
         return reference is not None and (reference.get("uid") in uids or _kind(reference) in between)
 
-    return [one for one in named if is_of_job(one)]
+    return [pod for pod in named if is_of_job(pod)]
 
 
 def _kind(reference: JsonObject) -> tuple[str, str]:
@@ -140,10 +141,10 @@ def remove_gates(
     """Return the plan that removes the gates of pods for which the admission has room."""
     admitted = find_admitted_slice(slices, names)
     actions: list[Action] = []
-    for one in () if admitted is None else find_pods_to_ungate(members, allowed_counts(admitted), names):
+    for pod in () if admitted is None else find_pods_to_ungate(members, allowed_counts(admitted), names):
         actions += (
-            RemoveSchedulingGate(STARTED_PODS, one, names.elastic_gate, CONCERN),
-            record_gate_wait(names.elastic_gate, one, admitted, now, is_group=False),
+            RemoveSchedulingGate(STARTED_PODS, pod, names.elastic_gate, CONCERN),
+            record_gate_wait(names.elastic_gate, pod, admitted, now, is_group=False),
         )
     return plan_of(*actions)
 
@@ -154,10 +155,10 @@ def delete_excess_pods(
     """Return the plan that deletes pods beyond the quota of their chain, and reports and counts each."""
     charged = find_charged_slice(slices, names) or {}
     actions: list[Action] = []
-    for one in excess:
+    for pod in excess:
         actions += (
-            Delete(STARTED_PODS, one),
-            RecordEvent(one, "Warning", EXCESS_POD_DELETED, EXCESS_POD_NOTE),
+            Delete(STARTED_PODS, pod),
+            RecordEvent(pod, "Warning", EXCESS_POD_DELETED, EXCESS_POD_NOTE),
             record_excess_pods(charged, job_kind_label(charged), 1),
         )
     return plan_of(*actions)
@@ -166,17 +167,17 @@ def delete_excess_pods(
 # --- watching -------------------------------------------------------------------------------------
 
 
-def slim_elastic_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
+def trim_elastic_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
     """Return the fields of a pod that this controller reads; only metadata without an elastic job."""
     metadata = pods.get_mapping(pod, "metadata")
-    kept = select_fields(metadata, _KEPT_METADATA)
+    stored = select_fields(metadata, _KEPT_METADATA)
     if not (chain := pods.get_annotation(pod, names.workload_slice_name)):
-        return {"metadata": kept}
+        return {"metadata": stored}
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
         "metadata": {
-            **kept,
+            **stored,
             **select_fields(metadata, ("ownerReferences",)),
             "labels": {names.podset: pods.get_label(pod, names.podset)},
             "annotations": {names.workload_slice_name: chain},
@@ -215,7 +216,7 @@ class ElasticPodsController:
 
     async def _has_newer_slices(self, namespace: str, slices: Iterable[JsonObject]) -> bool:
         ctx, label = self._ctx, self._ctx.names.job_uid
-        for uid in {(get_controller(one) or {}).get("uid", "") for one in slices}:
+        for uid in {(get_controller(workload) or {}).get("uid", "") for workload in slices}:
             current, _ = await ctx.client.list(
                 ctx.kinds.workloads, namespace, label_selector=f"{label}={uid}"
             )
@@ -238,8 +239,8 @@ class ElasticPodsController:
             spec,
             label_selector=f"{names.podset},!{names.managed}",
             field_selector=_UNENDED,
-            transform=lambda pod: slim_elastic_pod(pod, names),
-            # Clusters without elastic jobs do not pay for a watch of all pods of jobs.
+            transform=lambda pod: trim_elastic_pod(pod, names),
+            # So clusters without elastic jobs have no watch of all pods of jobs.
             start_condition=StartCondition(workloads, self._has_chains),
         )
 

@@ -28,34 +28,38 @@ _DEFAULT_GRACE_SECONDS: Final = 30
 
 def find_last_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """Return the last of these slices of a chain; a slice that another of them replaces does not count."""
-    found = {one["metadata"]["name"]: one for one in slices}
-    taken_over = {at.name for one in found.values() if (at := read_replaced_key(one, names)) is not None}
-    last = [one for name, one in found.items() if name not in taken_over]
-    return max(last, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+    by_name = {workload["metadata"]["name"]: workload for workload in slices}
+    taken_over = {
+        at.name for workload in by_name.values() if (at := read_replaced_key(workload, names)) is not None
+    }
+    last = [workload for name, workload in by_name.items() if name not in taken_over]
+    return max(last, key=lambda workload: workload["metadata"].get("creationTimestamp", ""), default=None)
 
 
 def find_charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """Return the slice of a chain that holds the quota of its pods.
 
-    None if no slice has quota, or if the whole job is being stopped because a slice was evicted or deleted.
+    Return None if no slice has quota, or if the whole job is being stopped because a slice was evicted or
+    deleted.
     """
-    known = [one for one in slices if not is_condition_true(one, ConditionType.FINISHED)]
+    known = [workload for workload in slices if not is_condition_true(workload, ConditionType.FINISHED)]
     if any(
-        is_finished_or_deleting(one) or (is_condition_true(one, ConditionType.EVICTED) and is_reserved(one))
-        for one in known
+        is_finished_or_deleting(workload)
+        or (is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload))
+        for workload in known
     ):
         return None
-    return find_last_slice((one for one in known if is_reserved(one)), names)
+    return find_last_slice((workload for workload in known if is_reserved(workload)), names)
 
 
 def requested_counts(slices: Iterable[JsonObject]) -> dict[str, int]:
     """Return the pods that the job requests, by podset: the largest counts of its unfinished slices."""
-    wanted: dict[str, int] = {}
-    for one in slices:
-        if not is_finished_or_deleting(one):
-            for name, count in requested_pod_counts(one).items():
-                wanted[name] = max(count, wanted.get(name, 0))
-    return wanted
+    counts: dict[str, int] = {}
+    for workload in slices:
+        if not is_finished_or_deleting(workload):
+            for name, count in requested_pod_counts(workload).items():
+                counts[name] = max(count, counts.get(name, 0))
+    return counts
 
 
 def find_excess_pods(
@@ -70,18 +74,18 @@ def find_excess_pods(
     charged = find_charged_slice(known, names)
     if charged is None:
         return []
-    reserved, wanted = covered_pod_counts(charged), requested_counts(known)
+    reserved, requested = covered_pod_counts(charged), requested_counts(known)
     by_podset: dict[str, list[JsonObject]] = {}
-    for one in members:
-        if not pods.has_gate(one, names.elastic_gate) and not pods.has_ended(one):
-            by_podset.setdefault(pods.get_label(one, names.podset), []).append(one)
-    found: list[JsonObject] = []
+    for pod in members:
+        if not pods.has_gate(pod, names.elastic_gate) and not pods.has_ended(pod):
+            by_podset.setdefault(pods.get_label(pod, names.podset), []).append(pod)
+    excess: list[JsonObject] = []
     for name, running in by_podset.items():
-        staying = sum(not pods.is_being_deleted(one) for one in running)
-        surplus = max(0, staying - wanted[name]) if name in wanted else 0
+        staying = sum(not pods.is_being_deleted(pod) for pod in running)
+        surplus = max(0, staying - requested[name]) if name in requested else 0
         beyond = _find_pods_beyond(running, reserved.get(name, 0), now)
-        found += beyond[: max(0, len(beyond) - surplus)]
-    return sorted(found, key=pods.get_age_key, reverse=True)
+        excess += beyond[: max(0, len(beyond) - surplus)]
+    return sorted(excess, key=pods.get_age_key, reverse=True)
 
 
 def _find_pods_beyond(running: Iterable[JsonObject], count: int, now: Instant) -> list[JsonObject]:
@@ -93,17 +97,17 @@ def _find_pods_beyond(running: Iterable[JsonObject], count: int, now: Instant) -
     by_age = sorted(running, key=pods.get_age_key)
     deleted_at = sorted(
         at
-        for one in by_age
-        if (at := _deleted_at(one)) is not None and (pods.get_grace_period_end(one) or 0) > now
+        for pod in by_age
+        if (at := _deleted_at(pod)) is not None and (pods.get_grace_period_end(pod) or 0) > now
     )
-    kept, beyond = 0, list[JsonObject]()
-    for one in by_age:
-        if pods.is_being_deleted(one):
+    remaining, beyond = 0, list[JsonObject]()
+    for pod in by_age:
+        if pods.is_being_deleted(pod):
             continue
-        if kept + bisect_right(deleted_at, _created_at(one)) < count:
-            kept += 1
+        if remaining + bisect_right(deleted_at, _created_at(pod)) < count:
+            remaining += 1
         else:
-            beyond.append(one)
+            beyond.append(pod)
     return beyond[::-1]
 
 

@@ -2,11 +2,11 @@
 
 The API server removes a deleted pod when the kubelet reports that the pod has ended. The kubelet of an
 unreachable node reports nothing. The pod stays in Terminating, holds its quota, and blocks its replacement.
-Whether two instances of the pod may run at the same time, only its author knows. The author opts in with an
-annotation (semantics, Misc).
+Only the author of a pod knows whether two instances of it may run at the same time. So the author must opt in
+with an annotation (semantics, Misc).
 
-Annotations cannot be selected by a watch. So pods without the annotation are watched too, but the store keeps
-only their metadata.
+A watch cannot select annotations. So pods without the annotation are watched too, but the store keeps only
+their metadata.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,9 +72,9 @@ def delete_hanging_pod(case: HangingPodCase) -> ActionPlan:
     grace_ends = pods.get_grace_period_end(pod)
     if not _has_opted_in(pod, case.names) or grace_ends is None or not is_unreachable(case.node):
         return NO_ACTIONS
-    if (left := grace_ends + case.delay - case.now) >= 0:
+    if (remaining := grace_ends + case.delay - case.now) >= 0:
         # The delay must have passed, so the next reconciliation comes just after its end.
-        return ActionPlan(requeue_after=(left + 1) / SECOND)
+        return ActionPlan(requeue_after=(remaining + 1) / SECOND)
     has_ended, is_forced = pods.has_ended(pod), _was_deleted_by_force(pod)
     if has_ended and is_forced:
         return NO_ACTIONS
@@ -97,7 +97,7 @@ def _has_opted_in(pod: JsonObject, names: Names) -> bool:
 def is_unreachable(node: JsonObject | None) -> bool:
     """Whether the node has the taint for a kubelet that does not report."""
     taints = value_at(node, ("spec", "taints"), [])
-    return isinstance(taints, list) and any(value_at(one, ("key",)) == UNREACHABLE for one in taints)
+    return isinstance(taints, list) and any(value_at(taint, ("key",)) == UNREACHABLE for taint in taints)
 
 
 def _was_deleted_by_force(pod: JsonObject) -> bool:
@@ -107,7 +107,7 @@ def _was_deleted_by_force(pod: JsonObject) -> bool:
 
 def _failed_pod(pod: JsonObject, message: str, case: HangingPodCase) -> JsonObject:
     conditions = with_condition(
-        [one for one in pods.list_conditions(pod) if isinstance(one, Mapping)],
+        [condition for condition in pods.list_conditions(pod) if isinstance(condition, Mapping)],
         type=f"{case.names.product_in_reasons}FailureRecovery",
         status=True,
         reason=f"{case.names.product_in_reasons}ForcefullyDeleted",
@@ -120,24 +120,24 @@ def _failed_pod(pod: JsonObject, message: str, case: HangingPodCase) -> JsonObje
 # --- watching -------------------------------------------------------------------------------------
 
 
-def slim_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
+def trim_recovered_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
     """Return the fields that this controller reads; only metadata for a pod that did not opt in."""
     identity = ("name", "namespace", "uid", "resourceVersion")
     metadata = pods.get_mapping(pod, "metadata")
     if not _has_opted_in(pod, names):
         return {"metadata": select_fields(metadata, identity)}
-    kept = (*identity, "annotations", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
+    fields_kept = (*identity, "annotations", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
     status = pods.get_mapping(pod, "status")
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
-        "metadata": select_fields(metadata, kept),
+        "metadata": select_fields(metadata, fields_kept),
         "spec": {"nodeName": pods.get_text(pod, "spec", "nodeName")},
         "status": select_fields(status, ("phase", "conditions")),
     }
 
 
-def slim_node(node: JsonObject) -> dict[str, Any]:
+def trim_node(node: JsonObject) -> dict[str, Any]:
     """Return the fields of a node that this controller reads: its name and its taints."""
     identity = ("name", "uid", "resourceVersion")
     metadata = pods.get_mapping(node, "metadata")
@@ -188,9 +188,9 @@ class FailureRecoveryController:
             PLACED_PODS,
             {BY_NODE: _node_of_terminating},
             spec,
-            follows=(FollowedResource(NODES, slim_node),),
+            follows=(FollowedResource(NODES, trim_node),),
             field_selector="spec.nodeName!=",
-            transform=lambda pod: slim_pod(pod, names),
+            transform=lambda pod: trim_recovered_pod(pod, names),
         )
 
     def _on_node(self, change: ObjectChange) -> Iterable[Key]:

@@ -1,7 +1,7 @@
-"""Which pods of a namespace belong to which Workload, and an index of pods.
+"""Finds the pods of a namespace that belong to a Workload, by an index of pods.
 
-Keys connect pods and Workloads. A pod belongs to a Workload if they share a key. Each key has a kind, so
-that a label value cannot pose as the name of a Workload.
+Keys connect pods and Workloads. A pod belongs to a Workload if they share a key. Each key has a kind, so that
+a label value cannot be mistaken for the name of a Workload.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ Key: TypeAlias = tuple[KeyKind, str]
 
 
 def may_run(pod: JsonObject, names: Names) -> bool:
-    """Whether a pod uses or may use resources: it has not ended, and no gate of ours holds it.
+    """Whether a pod uses or may use resources: it has not ended, and no scheduling gate of admitq holds it.
 
     A deleted pod runs until its object is removed, if it is assigned to a node. Without a node it never
     starts.
@@ -129,5 +129,5 @@ class PodIndex:
         """Return the pods that belong to a Workload, in the order in which they were added."""
         keys = set(keys_of_workload(workload, self._names))
         # A pod may be found under several keys.
-        found = {at for key in keys for at in self._by_key.get(key, ())}
-        return tuple(self._pods[at] for at in sorted(found))
+        positions = {at for key in keys for at in self._by_key.get(key, ())}
+        return tuple(self._pods[at] for at in sorted(positions))

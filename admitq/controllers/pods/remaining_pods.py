@@ -59,7 +59,7 @@ class RemainingPods:
 
 
 STILL_REMAINING: Final = RemainingPods()
-"""A pod of an earlier list may still run."""
+"""The value if a pod of an earlier list may still run."""
 
 
 def may_have_pods(workload: JsonObject) -> bool:
@@ -84,9 +84,13 @@ def _find_charged_workload(
     chain = value_at(workload, place)
     if chain is None:
         return workload
-    known = [one for one in (*slices, workload) if value_at(one, place) == chain]
-    admitted = [one for one in known if may_have_pods(one)]
-    unfinished = [one for one in known if not is_condition_true(one, ConditionType.FINISHED)]
+    chain_slices = [candidate for candidate in (*slices, workload) if value_at(candidate, place) == chain]
+    admitted = [chain_slice for chain_slice in chain_slices if may_have_pods(chain_slice)]
+    unfinished = [
+        chain_slice
+        for chain_slice in chain_slices
+        if not is_condition_true(chain_slice, ConditionType.FINISHED)
+    ]
     return find_last_slice(admitted or unfinished, names)
 
 
@@ -113,20 +117,24 @@ def find_excess_remaining_pods(
         if not pods_of.is_being_deleted(pod):
             by_podset.setdefault(pods_of.get_label(pod, names.podset) or only_one, []).append(pod)
     unnamed = by_podset.pop("", [])
-    left = sum(max(0, count - len(by_podset.get(name, ()))) for name, count in allowed.items())
+    allowance = sum(max(0, count - len(by_podset.get(name, ()))) for name, count in allowed.items())
     beyond = [
-        one
-        for name, found in by_podset.items()
+        pod
+        for name, listed in by_podset.items()
         if name in counts or not allowed
-        for one in found[allowed.get(name, 0) :]
+        for pod in listed[allowed.get(name, 0) :]
     ]
-    return sorted((*beyond, *unnamed[left:]), key=pods_of.get_age_key, reverse=True)
+    return sorted((*beyond, *unnamed[allowance:]), key=pods_of.get_age_key, reverse=True)
 
 
 def may_delete_pods(settings: ControllerSettings) -> bool:
     """Whether the manager's role allows it to delete pods, which it needs for other kinds of jobs."""
-    elastic = settings.elastic_jobs and any(one.scaling.can_be_elastic for one in settings.integrations)
-    return elastic or any((one.group, one.kind) == ("", "Pod") for one in settings.integrations)
+    elastic = settings.elastic_jobs and any(
+        integration.scaling.can_be_elastic for integration in settings.integrations
+    )
+    return elastic or any(
+        (integration.group, integration.kind) == ("", "Pod") for integration in settings.integrations
+    )
 
 
 def delete_excess_remaining_pods(
@@ -141,10 +149,10 @@ def delete_excess_remaining_pods(
     The arguments are those of ``find_excess_remaining_pods``.
     """
     kind, actions = job_kind_label(workload), list[Action]()
-    for one in find_excess_remaining_pods(workload, pods, names, slices) if may_delete_pods(settings) else ():
+    for pod in find_excess_remaining_pods(workload, pods, names, slices) if may_delete_pods(settings) else ():
         actions += (
-            Delete(ORPHANED_PODS, one),
-            RecordEvent(one, "Warning", EXCESS_POD_DELETED, EXCESS_POD_NOTE),
+            Delete(ORPHANED_PODS, pod),
+            RecordEvent(pod, "Warning", EXCESS_POD_DELETED, EXCESS_POD_NOTE),
             record_excess_pods(workload, kind, 1),
         )
     return actions
@@ -155,7 +163,7 @@ def set_pods_outlive_job(transition: StatusTransition, remaining: RemainingPods)
     pods = remaining.listed
     if not pods:
         return
-    names = sorted(one["metadata"]["name"] for one in pods)
+    names = sorted(pod["metadata"]["name"] for pod in pods)
     named = ", ".join(names[:_NAMED]) + (", …" if len(pods) > _NAMED else "")
     count = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
     transition.set_condition(

@@ -1,9 +1,9 @@
 """Finds the pods that outlive their job, by lists of the namespace and by reads of single pods.
 
 No watch covers all pods of the cluster. When an admitted job is deleted, the pods of its namespace are listed
-without a label selector, because users with the right to edit pods may remove labels. Only a list that
-began after the question proves that no pods remain. While pods are known to remain, one of them is read
-instead of a list.
+without a label selector, because users with the right to edit pods may remove labels. Only a list that began
+after the call proves that no pods remain. While pods are known to remain, one of them is read instead of a
+list.
 """
 
 import asyncio
@@ -48,8 +48,9 @@ _SETTLED_SECONDS: Final = 2.0
 A job may start pods until shortly after its deletion.
 """
 
-_MOST_ASKED_SINGLY: Final = 4
-"""Maximum number of Workloads to read pods for one by one. For more, one list takes fewer requests."""
+_MAX_WORKLOADS_WITH_READS: Final = 4
+"""Maximum number of Workloads for which single pods are read. For more Workloads, one list takes fewer
+requests."""
 
 
 def _has_labelled_pods(workload: JsonObject, job: JsonObject | None) -> bool:
@@ -61,7 +62,7 @@ def _has_labelled_pods(workload: JsonObject, job: JsonObject | None) -> bool:
 
 
 def _may_be_started_by_hand(workload: JsonObject) -> bool:
-    """Whether pods of the Workload may run without admission, because no gate of ours holds them."""
+    """Whether pods of the Workload may run without admission, because no gate of admitq holds them."""
     is_waiting = not may_have_pods(workload) and not is_condition_true(workload, ConditionType.FINISHED)
     return is_waiting and job_kind_label(workload) != "Pod"
 
@@ -119,7 +120,7 @@ class RemainingPodsFinder:
         self._clock = clock
         self._listed: dict[str, _Listed] = {}
         self._known: dict[str, _Known] = {}
-        """By UID of the Workload. Each list drops those that are too old: none of a past Workload stay."""
+        """By UID of the Workload. Each list drops outdated entries, so that deleted Workloads leave none."""
 
     async def find(self, workloads: Sequence[JsonObject]) -> Mapping[str, RemainingPods]:
         """Return the pods that may run, by UID of their Workload. Workloads without such pods are left out.
@@ -130,22 +131,22 @@ class RemainingPodsFinder:
         Raises:
             ApiError: pods cannot be read or listed. The caller must keep the quota reserved.
         """
-        asked = [one for one in workloads if may_have_pods(one)]
-        if not asked:
+        candidates = [workload for workload in workloads if may_have_pods(workload)]
+        if not candidates:
             return {}
-        namespace = asked[0]["metadata"]["namespace"]
-        found = self._found_recently(namespace, asked)
-        others = [one for one in asked if _uid(one) not in found]
+        namespace = candidates[0]["metadata"]["namespace"]
+        remaining = self._found_recently(namespace, candidates)
+        others = [workload for workload in candidates if _uid(workload) not in remaining]
         if await self._remain(others):
-            found |= {_uid(one): STILL_REMAINING for one in others}
+            remaining |= {_uid(workload): STILL_REMAINING for workload in others}
         else:
-            found = self._found(await self._pods_in(namespace), asked)
-        return found
+            remaining = self._found(await self._pods_in(namespace), candidates)
+        return remaining
 
     async def find_without_job(
         self, workloads: Sequence[JsonObject], job: JsonObject | None = None
     ) -> Mapping[str, RemainingPods]:
-        """Return the same for Workloads with a missing job or one that is being deleted, admitted or not.
+        """Return the pods of Workloads, admitted or not, whose job does not exist or is being deleted.
 
         A job that a user started by hand may have pods although its Workload is pending. Their pods are
         found by the UID of the job, in a label or in an owner reference. Only pods of a batch Job can be
@@ -158,22 +159,24 @@ class RemainingPodsFinder:
         Raises:
             ApiError: pods cannot be read or listed.
         """
-        found = dict(await self.find(workloads))
-        asked = [
-            (one, uids)
-            for one in filter(_may_be_started_by_hand, workloads)
-            if (uids := job_uids(one, self._ctx.names))
+        remaining = dict(await self.find(workloads))
+        candidates = [
+            (workload, uids)
+            for workload in filter(_may_be_started_by_hand, workloads)
+            if (uids := job_uids(workload, self._ctx.names))
         ]
-        if unlabelled := [one for one, _ in asked if not _has_labelled_pods(one, job)]:
+        if unlabelled := [workload for workload, _ in candidates if not _has_labelled_pods(workload, job)]:
             # One list serves all of them: an elastic job may have several Workloads.
-            found |= self._found(await self._pods_in(unlabelled[0]["metadata"]["namespace"]), unlabelled)
-        for one, uids in asked:
-            if not _has_labelled_pods(one, job):
+            remaining |= self._found(await self._pods_in(unlabelled[0]["metadata"]["namespace"]), unlabelled)
+        for workload, uids in candidates:
+            if not _has_labelled_pods(workload, job):
                 continue
-            listed = await self._list(one["metadata"]["namespace"], f"{CONTROLLER_UID_LABEL}={min(uids)}")
+            listed = await self._list(
+                workload["metadata"]["namespace"], f"{CONTROLLER_UID_LABEL}={min(uids)}"
+            )
             if listed.pods:
-                found[_uid(one)] = RemainingPods(listed.pods)
-        return found
+                remaining[_uid(workload)] = RemainingPods(listed.pods)
+        return remaining
 
     # --- lists --------------------------------------------------------------------------------------
 
@@ -183,21 +186,26 @@ class RemainingPodsFinder:
     def _found(self, listed: _Listed, workloads: Sequence[JsonObject]) -> dict[str, RemainingPods]:
         """Return the Workloads that have pods in a list, and remember some of these pods."""
         pods = PodIndex(self._ctx.names) if listed.pods is None else listed.pods
-        found = {_uid(one): RemainingPods(own) for one in workloads if (own := pods.of(one))}
-        for one in workloads:
-            self._remember(one, found.get(_uid(one), RemainingPods()).listed, listed.begun, workloads)
-        return found
+        remaining = {
+            _uid(workload): RemainingPods(own) for workload in workloads if (own := pods.of(workload))
+        }
+        for workload in workloads:
+            self._remember(
+                workload, remaining.get(_uid(workload), RemainingPods()).listed, listed.begun, workloads
+            )
+        return remaining
 
     def _found_recently(self, namespace: str, workloads: Sequence[JsonObject]) -> dict[str, RemainingPods]:
         """Return what a list of the last second found, without Workloads that had excess pods."""
         recent = self._listed.get(namespace, _Listed())
         if not self._is_recent(recent):
             return {}
-        found = self._found(recent, workloads)
+        remaining = self._found(recent, workloads)
         return {
-            uid: found[uid]
-            for one in workloads
-            if (uid := _uid(one)) in found and not self._are_some_excess(one, found[uid].listed, workloads)
+            uid: remaining[uid]
+            for workload in workloads
+            if (uid := _uid(workload)) in remaining
+            and not self._are_some_excess(workload, remaining[uid].listed, workloads)
         }
 
     def _are_some_excess(
@@ -211,11 +219,13 @@ class RemainingPodsFinder:
     async def _pods_in(self, namespace: str) -> _Listed:
         """Return the pods that may run, from a list that begins after the call."""
         self._listed = {
-            key: one for key, one in self._listed.items() if one.lock.locked() or self._is_recent(one)
+            key: listing
+            for key, listing in self._listed.items()
+            if listing.lock.locked() or self._is_recent(listing)
         }
         listed = self._listed.setdefault(namespace, _Listed())
         asked_at = self._clock()
-        self._known = {uid: one for uid, one in self._known.items() if one.until > asked_at}
+        self._known = {uid: record for uid, record in self._known.items() if record.until > asked_at}
         async with listed.lock:
             if listed.begun <= asked_at:
                 begun = self._clock()
@@ -230,14 +240,14 @@ class RemainingPodsFinder:
         must run meanwhile, for example to stop a job that exceeds its admission. So each page is indexed
         before the next is read.
         """
-        found = PodIndex(self._ctx.names)
+        index = PodIndex(self._ctx.names)
         async for page in self._ctx.client.pages(
             PODS, namespace, label_selector, NOT_ENDED, page_size=_PAGE_SIZE
         ):
             if page.first:
-                found = PodIndex(self._ctx.names)
-            found.add(page.items)
-        return found
+                index = PodIndex(self._ctx.names)
+            index.add(page.items)
+        return index
 
     # --- reads of single pods -----------------------------------------------------------------------
 
@@ -257,20 +267,20 @@ class RemainingPodsFinder:
         if self._are_some_excess(workload, pods, workloads):
             return
         last = nlargest(_REMEMBERED, pods, key=_expected_end)
-        ids = tuple(_PodId(one["metadata"]["name"], one["metadata"]["uid"]) for one in last)
+        ids = tuple(_PodId(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in last)
         self._known[_uid(workload)] = _Known(begun + next_list_seconds(workload, ctx.clock()), ids)
 
     async def _remain(self, workloads: Sequence[JsonObject]) -> bool:
         """Whether single reads show that pods of each Workload remain. False proves nothing."""
-        if len(workloads) > _MOST_ASKED_SINGLY:
+        if len(workloads) > _MAX_WORKLOADS_WITH_READS:
             return False
         now = self._clock()
-        for one in workloads:
-            known = self._known.get(_uid(one))
-            if known is None or known.until <= now or not self._is_settled(one):
+        for workload in workloads:
+            known = self._known.get(_uid(workload))
+            if known is None or known.until <= now or not self._is_settled(workload):
                 return False
-        for one in workloads:
-            if not await self._has_known_pod(one):
+        for workload in workloads:
+            if not await self._has_known_pod(workload):
                 return False
         return True
 
@@ -287,10 +297,11 @@ class RemainingPodsFinder:
 
     async def _may_still_run(self, namespace: str, pod: _PodId) -> bool:
         try:
-            found = await self._ctx.client.get(PODS, pod.name, namespace=namespace)
+            stored = await self._ctx.client.get(PODS, pod.name, namespace=namespace)
         except ApiError as error:
-            # A role that may list pods but not read them costs more lists, and releases no quota.
+            # Without the permission to read pods, more lists are necessary, and no quota is released too
+            # early.
             if error.is_not_found or error.is_forbidden:
                 return False
             raise
-        return found["metadata"].get("uid") == pod.uid and may_run(found, self._ctx.names)
+        return stored["metadata"].get("uid") == pod.uid and may_run(stored, self._ctx.names)

@@ -29,7 +29,8 @@ _CLOCKS_DIFFER: Final = 10 * SECOND
 """Maximum difference between the clocks of the autoscaler and the manager; nanoseconds."""
 
 _FASTEST_GROWTH: Final = 40
-"""Maximum number of doublings. Beyond it every wait exceeds its limit; the bound keeps the power small."""
+"""Maximum number of doublings. With more, every wait exceeds its limit anyway, and the power would be
+huge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,10 @@ class CheckRequest:
 
     def message_of(self, condition: str) -> str:
         """Return the message of a condition of the request."""
-        found = conditions.find_condition(value_at(self.request, ("status", "conditions"), []), condition)
-        return "" if found is None else found.get("message", "")
+        condition_found = conditions.find_condition(
+            value_at(self.request, ("status", "conditions"), []), condition
+        )
+        return "" if condition_found is None else condition_found.get("message", "")
 
     def holds(self, condition: str) -> bool:
         """Whether a condition of the request is true."""
@@ -92,78 +95,82 @@ def retry_after_seconds(config: JsonObject, retries: int) -> int:
     return min(base * 2 ** min(retries, _FASTEST_GROWTH), most)
 
 
-def is_next_attempt_due(asked: CheckRequest) -> bool:
+def is_next_attempt_due(request: CheckRequest) -> bool:
     """Whether the request ended without nodes and a retry has followed, so that the next attempt is due.
 
-    The check counts its retries. A check can also become pending again in another way: an eviction reset
-    it, for example of a deactivated workload. Or it was listed again well after the end of the request,
-    because its flavor was given up and assigned again.
+    The check counts its retries. A check can also become pending again without a retry: an eviction has reset
+    it, for example of a deactivated workload. Or it was listed again long after the end of the request,
+    because its flavor was released and assigned again.
     """
-    if asked.state != CheckState.PENDING:
+    if request.state != CheckState.PENDING:
         return False
-    ended = [of for of in (FAILED, BOOKING_EXPIRED) if asked.holds(of)]
-    return bool(ended) and (asked.attempt <= asked.retries or _ended_before(asked, ended[0]))
+    ended = [of for of in (FAILED, BOOKING_EXPIRED) if request.holds(of)]
+    return bool(ended) and (request.attempt <= request.retries or _ended_before(request, ended[0]))
 
 
-def _ended_before(asked: CheckRequest, condition: str) -> bool:
-    found = conditions.find_condition(value_at(asked.request, ("status", "conditions"), []), condition)
-    message = asked.check.get("message", "")
+def _ended_before(request: CheckRequest, condition: str) -> bool:
+    condition_found = conditions.find_condition(
+        value_at(request.request, ("status", "conditions"), []), condition
+    )
+    message = request.check.get("message", "")
     was_reset = message.startswith(CHECK_RESET_PREFIX) and not message.endswith(CheckState.RETRY)
     try:
-        ended = parse_time((found or {}).get("lastTransitionTime", ""))
-        began = parse_time(asked.check.get("lastTransitionTime", ""))
+        ended = parse_time((condition_found or {}).get("lastTransitionTime", ""))
+        began = parse_time(request.check.get("lastTransitionTime", ""))
         return ended - began < (_CLOCKS_DIFFER if was_reset else -_CLOCKS_DIFFER)
     except (TypeError, ValueError):
         return False
 
 
-def _ended(asked: CheckRequest, condition: str, what: str) -> AdmissionCheckReport | None:
-    limit = value_at(asked.config, ("spec", "retryStrategy", "backoffLimitCount"), 3)
-    message = asked.message_of(condition)
-    if asked.attempt > limit:
-        return asked.new_state(CheckState.REJECTED, message)
+def _ended(request: CheckRequest, condition: str, what: str) -> AdmissionCheckReport | None:
+    limit = value_at(request.config, ("spec", "retryStrategy", "backoffLimitCount"), 3)
+    message = request.message_of(condition)
+    if request.attempt > limit:
+        return request.new_state(CheckState.REJECTED, message)
     message = f"Retrying after {what}: {message}"
-    if asked.attempt <= asked.retries:
-        return asked.new_message(message)
-    wait = retry_after_seconds(asked.config, asked.retries)
-    return replace(asked.new_state(CheckState.RETRY, message), requeue_after_seconds=wait)
+    if request.attempt <= request.retries:
+        return request.new_message(message)
+    wait = retry_after_seconds(request.config, request.retries)
+    return replace(request.new_state(CheckState.RETRY, message), requeue_after_seconds=wait)
 
 
-def _failed(asked: CheckRequest) -> AdmissionCheckReport | None:
-    return _ended(asked, FAILED, "failure") if asked.holds(FAILED) else None
+def _failed(request: CheckRequest) -> AdmissionCheckReport | None:
+    return _ended(request, FAILED, "failure") if request.holds(FAILED) else None
 
 
-def _revoked(asked: CheckRequest) -> AdmissionCheckReport | None:
-    """Reject the check if nodes are taken back, even while the workload runs on them."""
-    if not asked.holds(CAPACITY_REVOKED):
+def _revoked(request: CheckRequest) -> AdmissionCheckReport | None:
+    """Reject the check if the autoscaler takes nodes back, even while the workload runs on them."""
+    if not request.holds(CAPACITY_REVOKED):
         return None
-    return asked.new_state(CheckState.REJECTED, asked.message_of(CAPACITY_REVOKED))
+    return request.new_state(CheckState.REJECTED, request.message_of(CAPACITY_REVOKED))
 
 
-def _expired(asked: CheckRequest) -> AdmissionCheckReport | None:
-    if not asked.holds(BOOKING_EXPIRED) or is_condition_true(asked.workload, ConditionType.ADMITTED):
+def _expired(request: CheckRequest) -> AdmissionCheckReport | None:
+    if not request.holds(BOOKING_EXPIRED) or is_condition_true(request.workload, ConditionType.ADMITTED):
         return None
-    return _ended(asked, BOOKING_EXPIRED, "booking expired")
+    return _ended(request, BOOKING_EXPIRED, "booking expired")
 
 
-def _provisioned(asked: CheckRequest) -> AdmissionCheckReport | None:
+def _provisioned(request: CheckRequest) -> AdmissionCheckReport | None:
     """Set Ready, unless the webhook would reject the pod set updates; then wait for a corrected config."""
-    if not asked.holds(PROVISIONED) or asked.state == CheckState.READY:
+    if not request.holds(PROVISIONED) or request.state == CheckState.READY:
         return None
-    if (problem := unusable_detail(asked.request, asked.config)) is not None:
-        return asked.new_state(CheckState.PENDING, problem)
-    updates = pod_set_updates(asked.workload, asked.request, asked.config)
-    return replace(asked.new_state(CheckState.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
-
-
-def _under_way(asked: CheckRequest) -> AdmissionCheckReport | None:
-    """Set Pending with the progress of the request. A check in state Ready stays Ready until an eviction."""
-    if asked.state == CheckState.READY:
-        return None
-    waits = asked.holds(ACCEPTED) and conditions.is_false(
-        value_at(asked.request, ("status", "conditions"), []), PROVISIONED
+    if (problem := unusable_detail(request.request, request.config)) is not None:
+        return request.new_state(CheckState.PENDING, problem)
+    updates = pod_set_updates(request.workload, request.request, request.config)
+    return replace(
+        request.new_state(CheckState.READY, request.message_of(PROVISIONED)), pod_set_updates=updates
     )
-    return asked.new_state(CheckState.PENDING, asked.message_of(PROVISIONED) if waits else "")
+
+
+def _under_way(request: CheckRequest) -> AdmissionCheckReport | None:
+    """Set Pending with the progress of the request. A check in state Ready stays Ready until an eviction."""
+    if request.state == CheckState.READY:
+        return None
+    waits = request.holds(ACCEPTED) and conditions.is_false(
+        value_at(request.request, ("status", "conditions"), []), PROVISIONED
+    )
+    return request.new_state(CheckState.PENDING, request.message_of(PROVISIONED) if waits else "")
 
 
 OUTCOMES: Final[tuple[Callable[[CheckRequest], AdmissionCheckReport | None], ...]] = (
@@ -173,15 +180,15 @@ OUTCOMES: Final[tuple[Callable[[CheckRequest], AdmissionCheckReport | None], ...
     _provisioned,
     _under_way,
 )
-"""In the order of evaluation."""
+"""The rows, in the order of evaluation."""
 
 
-def check_statement(asked: CheckRequest) -> AdmissionCheckReport | None:
+def check_statement(request: CheckRequest) -> AdmissionCheckReport | None:
     """Return the new state of the check that follows from its request; None if nothing changes."""
-    if is_next_attempt_due(asked):
+    if is_next_attempt_due(request):
         return None
     for row in OUTCOMES:
-        stated = row(asked)
+        stated = row(request)
         if stated is not None:
             return stated
     return None

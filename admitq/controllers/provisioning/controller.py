@@ -104,11 +104,12 @@ class ProvisioningController:
         try:
             return await execute_plan(self._ctx, decided)
         except ApiError as error:
-            created = next((one for one in decided.actions if isinstance(one, Create)), None)
+            created = next((action for action in decided.actions if isinstance(action, Create)), None)
             if created is None or error.is_transient:
                 raise
             if error.is_already_exists:
-                # The object is ours and not in the store yet, or it is foreign and the store will show it.
+                # The object belongs to this controller and is not in the store yet, or it does not and the
+                # store will show it.
                 return STALE_STORE_RETRY_SECONDS
             name = created.obj["metadata"]["name"]
             check, _ = next_creation(case)
@@ -136,14 +137,14 @@ class ProvisioningController:
 
     def _configs(self, workload: JsonObject) -> dict[str, JsonObject | None]:
         ctx, kinds, stores = self._ctx, self._ctx.kinds, self._ctx.stores
-        found: dict[str, JsonObject | None] = {}
+        configs: dict[str, JsonObject | None] = {}
         for listed in listed_checks(workload):
             check = stores.of(kinds.admission_checks).get("", listed["name"])
             if check is not None and is_ours(check, ctx.names):
                 name = config_name(check, ctx.names)
-                found[listed["name"]] = stores.of(kinds.provisioning_request_configs).get("", name)
-        return found
+                configs[listed["name"]] = stores.of(kinds.provisioning_request_configs).get("", name)
+        return configs
 
 
 def _controlled(objects: tuple[JsonObject, ...], workload: JsonObject) -> tuple[JsonObject, ...]:
-    return tuple(one for one in objects if is_controlled_by(one, workload))
+    return tuple(obj for obj in objects if is_controlled_by(obj, workload))

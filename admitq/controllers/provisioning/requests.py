@@ -25,7 +25,7 @@ PROVISIONING_REQUESTS: Final = Resource(
 _CUT: Final = 247
 _HASH_LENGTH: Final = 5
 _ATTEMPTS_TRIED: Final = 10_000
-"""How many attempts beyond the expected one are compared with a shortened name, which cannot be parsed."""
+"""How many attempts beyond the expected one are tried for a shortened name, which cannot be parsed."""
 
 _CONTAINERS: Final = ("containers", "initContainers")
 _SCHEDULING_FIELDS: Final = ("resources", "nodeSelector", "tolerations", "affinity", "resourceClaims")
@@ -67,7 +67,7 @@ def attempt_of(name: str, workload: str, check: str, expected: int = 1) -> int |
     if len(prefix) < _CUT:
         return None
     attempts = range(1, expected + _ATTEMPTS_TRIED)
-    return next((one for one in attempts if request_name(workload, check, one) == name), None)
+    return next((attempt for attempt in attempts if request_name(workload, check, attempt) == name), None)
 
 
 # --- podsets --------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ class RequestedPodSet:
 
 
 def _names_resource(pod_set: JsonObject, managed: Iterable[str]) -> bool:
-    wanted = set(managed)
+    resources = set(managed)
     return any(
-        wanted & set(value_at(container, ("resources", place), {}))
+        resources & set(value_at(container, ("resources", place), {}))
         for field in _CONTAINERS
         for container in value_at(pod_set, ("template", "spec", field), [])
         for place in ("requests", "limits")
@@ -115,14 +115,14 @@ def requested_pod_sets(
         FlavorMissing: an assigned flavor does not exist.
     """
     infos = {info.name: info for info in flavor_infos(workload, flavors)}
-    asked = [
+    pod_sets = [
         RequestedPodSet(
             info.name, _with_requests(inject_into_template(pod_set.get("template") or {}, info)), info.count
         )
         for pod_set in pod_sets_needing_nodes(workload, config)
         for info in (infos[pod_set.get("name", "main")],)
     ]
-    return _merged(asked, value_at(config, ("spec", "podSetMergePolicy")))
+    return _merged(pod_sets, value_at(config, ("spec", "podSetMergePolicy")))
 
 
 def _with_requests(template: JsonObject) -> JsonObject:
@@ -159,22 +159,22 @@ def _by_value(requests: JsonObject) -> JsonObject:
     return {resource: exact_quantity(quantity) for resource, quantity in requests.items()}
 
 
-def _merged(asked: Sequence[RequestedPodSet], policy: str | None) -> list[RequestedPodSet]:
+def _merged(pod_sets: Sequence[RequestedPodSet], policy: str | None) -> list[RequestedPodSet]:
     if policy is None:
-        return list(asked)
+        return list(pod_sets)
     result: list[RequestedPodSet] = []
-    for one in asked:
+    for pod_set in pod_sets:
         for place, other in enumerate(result):
             alike = (
-                one.template == other.template
+                pod_set.template == other.template
                 if policy == "IdenticalPodTemplates"
-                else _needs(one.template) == _needs(other.template)
+                else _needs(pod_set.template) == _needs(other.template)
             )
             if alike:
-                result[place] = replace(other, count=other.count + one.count)
+                result[place] = replace(other, count=other.count + pod_set.count)
                 break
         else:
-            result.append(one)
+            result.append(pod_set)
     return result
 
 
@@ -191,10 +191,10 @@ def parameters_of(workload: JsonObject, config: JsonObject, names: Names) -> dic
 
 def is_in_sync(request: JsonObject, workload: JsonObject, config: JsonObject, names: Names) -> bool:
     """Whether the request has the class and parameters of the config. It may have further parameters."""
-    wanted = parameters_of(workload, config, names)
-    given = value_at(request, ("spec", "parameters"), {})
+    expected = parameters_of(workload, config, names)
+    actual = value_at(request, ("spec", "parameters"), {})
     return value_at(request, ("spec", "provisioningClassName")) == class_of(config) and all(
-        given.get(key) == wanted[key] for key in value_at(config, ("spec", "parameters"), {})
+        actual.get(key) == expected[key] for key in value_at(config, ("spec", "parameters"), {})
     )
 
 
@@ -224,22 +224,25 @@ def controller_reference(owner: JsonObject, resource: Resource) -> dict[str, Any
     }
 
 
-def pod_template(request: str, asked: RequestedPodSet, workload: JsonObject, names: Names) -> dict[str, Any]:
+def pod_template(
+    request: str, pod_set: RequestedPodSet, workload: JsonObject, names: Names
+) -> dict[str, Any]:
     """Return the PodTemplate for one podset of a request. The Workload owns it until the request exists."""
     return {
         "apiVersion": POD_TEMPLATES.api_version,
         "kind": POD_TEMPLATES.kind,
-        "metadata": _metadata(template_name(request, asked.name), workload, names),
-        "template": dict(asked.template),
+        "metadata": _metadata(template_name(request, pod_set.name), workload, names),
+        "template": dict(pod_set.template),
     }
 
 
 def provisioning_request(
-    name: str, asked: Iterable[RequestedPodSet], workload: JsonObject, config: JsonObject, names: Names
+    name: str, requested: Iterable[RequestedPodSet], workload: JsonObject, config: JsonObject, names: Names
 ) -> dict[str, Any]:
     """Return the ProvisioningRequest to create."""
     pod_sets = [
-        {"podTemplateRef": {"name": template_name(name, one.name)}, "count": one.count} for one in asked
+        {"podTemplateRef": {"name": template_name(name, pod_set.name)}, "count": pod_set.count}
+        for pod_set in requested
     ]
     return {
         "apiVersion": PROVISIONING_REQUESTS.api_version,
@@ -264,7 +267,7 @@ class _Selector(NamedTuple):
 def _selectors(request: JsonObject, config: JsonObject) -> Iterator[_Selector]:
     """Yield the node selectors that the config takes from the request's status.
 
-    Those without a detail are left out.
+    Selectors without a detail are skipped.
     """
     details = value_at(request, ("status", "provisioningClassDetails"), {})
     for rule in value_at(config, ("spec", "podSetUpdates", "nodeSelector"), []):
@@ -275,12 +278,12 @@ def _selectors(request: JsonObject, config: JsonObject) -> Iterator[_Selector]:
 
 def unusable_detail(request: JsonObject, config: JsonObject) -> str | None:
     """Return why a detail of the request's status is not a valid node selector; None if all are valid."""
-    for one in _selectors(request, config):
-        wrong = check_qualified_name(one.key) or check_label_value(one.value)
+    for selector in _selectors(request, config):
+        wrong = check_qualified_name(selector.key) or check_label_value(selector.value)
         if wrong is not None:
             return (
-                f"provisioningClassDetails[{one.detail}] cannot be the node selector {one.key}: {wrong}; "
-                "correct spec.podSetUpdates.nodeSelector of the ProvisioningRequestConfig"
+                f"provisioningClassDetails[{selector.detail}] cannot be the node selector {selector.key}: "
+                f"{wrong}; correct spec.podSetUpdates.nodeSelector of the ProvisioningRequestConfig"
             )
     return None
 
@@ -294,7 +297,7 @@ def pod_set_updates(
         f"{GROUP}/consume-provisioning-request": name,
         f"{GROUP}/provisioning-class-name": value_at(request, ("spec", "provisioningClassName"), ""),
     }
-    selectors = {one.key: one.value for one in _selectors(request, config)}
+    selectors = {selector.key: selector.value for selector in _selectors(request, config)}
     named = {
         template_name(name, pod_set.get("name", "main")): pod_set.get("name", "main")
         for pod_set in value_at(workload, ("spec", "podSets"), [])

@@ -100,18 +100,18 @@ class ProvisioningCase:
     @cached_property
     def requests_by_check(self) -> dict[str, CheckRequest]:
         """By check, the latest request that equals what the config requests."""
-        found: dict[str, CheckRequest] = {}
+        requests: dict[str, CheckRequest] = {}
         for check in self.checks:
             name, config = check["name"], self.configs[check["name"]] or {}
             if not pod_sets_needing_nodes(self.workload, config):
                 continue
             for request in self.requests:
                 attempt = self._attempt(request, check)
-                if attempt is None or (name in found and found[name].attempt > attempt):
+                if attempt is None or (name in requests and requests[name].attempt > attempt):
                     continue
                 if is_in_sync(request, self.workload, config, self.names):
-                    found[name] = CheckRequest(self.workload, check, config, request, attempt)
-        return found
+                    requests[name] = CheckRequest(self.workload, check, config, request, attempt)
+        return requests
 
     def _attempt(self, request: JsonObject, check: JsonObject) -> int | None:
         if "deletionTimestamp" in request["metadata"]:
@@ -148,14 +148,14 @@ def decide_provisioning(case: ProvisioningCase) -> ActionPlan:
 
 
 def _deletions(resource: Resource, objects: Iterable[JsonObject]) -> tuple[Action, ...]:
-    return tuple(Delete(resource, one) for one in objects if "deletionTimestamp" not in one["metadata"])
+    return tuple(Delete(resource, obj) for obj in objects if "deletionTimestamp" not in obj["metadata"])
 
 
 def _clean_up_ended(case: ProvisioningCase) -> ActionPlan | None:
     """Delete the requests of a finished Workload; those of an evicted one only if so configured.
 
-    The checks of a deactivated Workload are not updated. Its eviction records what they were. Templates
-    that no request has taken over are deleted, because the next reservation would use them.
+    The checks of a deactivated Workload are not updated. The eviction records their states. Templates that no
+    request has taken over are deleted, because the next reservation would use them.
     """
     finished = is_condition_true(case.workload, ConditionType.FINISHED)
     evicted = is_condition_true(case.workload, ConditionType.EVICTED)
@@ -170,8 +170,10 @@ def _clean_up_ended(case: ProvisioningCase) -> ActionPlan | None:
 
 def _delete_unwanted_requests(case: ProvisioningCase) -> ActionPlan | None:
     """Keep only the latest request of each check that matches its config; delete all others."""
-    kept = {asked.request["metadata"]["name"] for asked in case.requests_by_check.values()}
-    unwanted = [one for one in case.requests if one["metadata"]["name"] not in kept]
+    wanted_names = {
+        check_request.request["metadata"]["name"] for check_request in case.requests_by_check.values()
+    }
+    unwanted = [request for request in case.requests if request["metadata"]["name"] not in wanted_names]
     deletions = _deletions(PROVISIONING_REQUESTS, unwanted)
     return plan_of(*deletions) if deletions else None
 
@@ -200,11 +202,11 @@ def _update_checks(case: ProvisioningCase) -> ActionPlan | None:
 
 def _hand_over_templates(case: ProvisioningCase) -> ActionPlan | None:
     """Make each template owned by its request, so that it is deleted with the request."""
-    mine = {one["metadata"]["name"]: one for one in case.templates}
+    mine = {template["metadata"]["name"]: template for template in case.templates}
     patches: list[Patch] = []
-    for asked in case.requests_by_check.values():
-        owner = controller_reference(asked.request, PROVISIONING_REQUESTS)
-        for pod_set in value_at(asked.request, ("spec", "podSets"), []):
+    for check_request in case.requests_by_check.values():
+        owner = controller_reference(check_request.request, PROVISIONING_REQUESTS)
+        for pod_set in value_at(check_request.request, ("spec", "podSets"), []):
             template = mine.get(value_at(pod_set, ("podTemplateRef", "name"), ""))
             if template is not None and "deletionTimestamp" not in template["metadata"]:
                 step = PatchStep({"metadata": {"ownerReferences": [owner]}})
@@ -216,10 +218,10 @@ def _attempt_due(case: ProvisioningCase, check: JsonObject) -> int | None:
     """Return the number of the attempt to make for a check; None if none is due."""
     if check.get("state") != CheckState.PENDING:
         return None
-    asked = case.requests_by_check.get(check["name"])
-    if asked is None:
+    check_request = case.requests_by_check.get(check["name"])
+    if check_request is None:
         return retries_of(check) + 1
-    return asked.attempt + 1 if is_next_attempt_due(asked) else None
+    return check_request.attempt + 1 if is_next_attempt_due(check_request) else None
 
 
 def _create_requests(case: ProvisioningCase) -> ActionPlan | None:
@@ -244,21 +246,21 @@ def next_creation(case: ProvisioningCase) -> tuple[str, ActionPlan]:
 
 def _create_request(case: ProvisioningCase, check: JsonObject, config: JsonObject, name: str) -> ActionPlan:
     """Return the plan that creates the next object of a request: its templates, then the request."""
-    if (taken := case.request_named(name)) is not None:
-        if is_controlled_by(taken, case.workload) or _is_deleting(taken):
+    if (existing := case.request_named(name)) is not None:
+        if is_controlled_by(existing, case.workload) or _is_deleting(existing):
             # An earlier request of this name is still being deleted. The watch shows when it is gone.
             return NO_ACTIONS
         return report_failed_creation(
             case, check["name"], PROVISIONING_REQUESTS, name, _name_conflict(PROVISIONING_REQUESTS, name)
         )
     try:
-        asked = requested_pod_sets(case.workload, config, case.flavors)
+        pod_sets = requested_pod_sets(case.workload, config, case.flavors)
     except (InjectionConflict, FlavorMissing) as problem:
         return report_failed_creation(case, check["name"], PROVISIONING_REQUESTS, name, str(problem))
-    for one in asked:
-        if (decided := _create_template(case, check, name, one)) is not None:
+    for pod_set in pod_sets:
+        if (decided := _create_template(case, check, name, pod_set)) is not None:
             return decided
-    request = provisioning_request(name, asked, case.workload, config, case.names)
+    request = provisioning_request(name, pod_sets, case.workload, config, case.names)
     return plan_of(
         Create(PROVISIONING_REQUESTS, request, CONCERN),
         RecordEvent(
@@ -271,21 +273,21 @@ def _create_request(case: ProvisioningCase, check: JsonObject, config: JsonObjec
 
 
 def _create_template(
-    case: ProvisioningCase, check: JsonObject, request: str, asked: RequestedPodSet
+    case: ProvisioningCase, check: JsonObject, request: str, pod_set: RequestedPodSet
 ) -> ActionPlan | None:
     """Return the plan that leads to a template; None if the template exists."""
-    name = template_name(request, asked.name)
-    found = case.template_named(name)
-    if found is None:
-        template = pod_template(request, asked, case.workload, case.names)
+    name = template_name(request, pod_set.name)
+    existing = case.template_named(name)
+    if existing is None:
+        template = pod_template(request, pod_set, case.workload, case.names)
         return plan_of(Create(POD_TEMPLATES, template, CONCERN))
-    if _is_deleting(found):
+    if _is_deleting(existing):
         return ActionPlan(requeue_after=STALE_STORE_RETRY_SECONDS)
-    if is_controlled_by(found, case.workload):
+    if is_controlled_by(existing, case.workload):
         return None
-    if value_at(found, ("metadata", "labels", case.names.managed)) == "true":
+    if value_at(existing, ("metadata", "labels", case.names.managed)) == "true":
         # It belongs to an earlier request of the same name, and would be deleted with it.
-        return plan_of(Delete(POD_TEMPLATES, found), requeue_after=STALE_STORE_RETRY_SECONDS)
+        return plan_of(Delete(POD_TEMPLATES, existing), requeue_after=STALE_STORE_RETRY_SECONDS)
     return report_failed_creation(
         case, check["name"], POD_TEMPLATES, name, _name_conflict(POD_TEMPLATES, name)
     )
@@ -317,4 +319,4 @@ STEPS: Final[tuple[Callable[[ProvisioningCase], ActionPlan | None], ...]] = (
     _hand_over_templates,
     _create_requests,
 )
-"""In the order of evaluation."""
+"""The steps, in the order of evaluation."""

@@ -28,7 +28,8 @@ WRITE_INTERVAL: Final = SECOND
 
 
 REFUSED_JOBS_GRACE: Final = 2 * SECOND
-"""How long a LocalQueue still reports refused jobs after the last one is gone; nanoseconds."""
+"""How long a LocalQueue still reports refused jobs after the last refused job no longer exists;
+nanoseconds."""
 
 
 class WritePace:
@@ -57,7 +58,7 @@ class WritePace:
         self._written.pop(key, None)
 
 
-# --- what a status says ---------------------------------------------------------------------------
+# --- contents of statuses -------------------------------------------------------------------------
 
 
 def _conditions(obj: JsonObject, active: ActiveCondition, now: Instant) -> list[dict[str, Any]]:
@@ -108,7 +109,7 @@ def _local_totals(flavors: Sequence[FlavorTotals] | None) -> list[dict[str, Any]
 def cluster_queue_patch(
     obj: JsonObject, status: ClusterQueueStatus, now: Instant
 ) -> Mapping[str, Any] | None:
-    """Return the patch that brings a ClusterQueue's status up to date; None if it is."""
+    """Return the patch that updates a ClusterQueue's status; None if it is up to date."""
     return _patch(
         obj,
         {
@@ -126,7 +127,7 @@ def cluster_queue_patch(
 def local_queue_patch(
     obj: JsonObject, status: LocalQueueStatus, now: Instant, refused: Sequence[RefusedJob] | None = ()
 ) -> Mapping[str, Any] | None:
-    """Return the patch that brings a LocalQueue's status up to date; None if it is.
+    """Return the patch that updates a LocalQueue's status; None if it is up to date.
 
     If ``refused`` is None, the condition about refused jobs stays as it is.
     """
@@ -150,7 +151,9 @@ def _with_refused(
 ) -> list[dict[str, Any]]:
     """Return the conditions with JobsRefused, or without it if no job is refused."""
     if not refused:
-        return [dict(one) for one in conditions if one.get("type") != ConditionType.JOBS_REFUSED]
+        return [
+            dict(condition) for condition in conditions if condition.get("type") != ConditionType.JOBS_REFUSED
+        ]
     first, count = refused[0], len(refused)
     jobs = "1 job is" if count == 1 else f"{count} jobs are"
     return with_condition(
@@ -164,7 +167,7 @@ def _with_refused(
 
 
 def cohort_patch(obj: JsonObject, status: CohortStatus) -> Mapping[str, Any] | None:
-    """Return the patch that brings a cohort's status up to date; None if it is."""
+    """Return the patch that updates a cohort's status; None if it is up to date."""
     return _patch(obj, {"fairSharing": _share(status.share)})
 
 
@@ -232,16 +235,16 @@ class ClusterQueueController:
             self._writer.forget(key)
             return None
         in_use = self._core.cluster_queue_has_reservations(key.name)
-        held = sync_in_use_finalizer(self._resource, obj, self._ctx.names.finalizer, in_use=in_use)
-        if held is not None:
-            return await execute_plan(self._ctx, held)
+        finalizer_plan = sync_in_use_finalizer(self._resource, obj, self._ctx.names.finalizer, in_use=in_use)
+        if finalizer_plan is not None:
+            return await execute_plan(self._ctx, finalizer_plan)
         status = self._core.cluster_queue_status(key.name)
         if status is None:
             waits = in_use and "deletionTimestamp" in obj["metadata"]
             return HELD_RETRY_SECONDS if waits else None
         self._ctx.queue_metrics.cluster_queue_reported(key.name, status)
         if status.reason is ActiveReason.UNKNOWN:
-            # The quarantine has already written the problem into the status.
+            # The problem is in the status already, because the quarantine has written it.
             return None
         return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
 

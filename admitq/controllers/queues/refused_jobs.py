@@ -36,7 +36,7 @@ class RefusedJobs:
 
     def __init__(self, stores: WatchedStores, integrations: Iterable[Integration], names: Names) -> None:
         self._stores = stores
-        self._integrations = {one.framework: one for one in integrations}
+        self._integrations = {integration.framework: integration for integration in integrations}
         self._names = names
         self._by_key: dict[tuple[str, Key], tuple[Key, RefusedJob]] = {}
         """The queue that reports a key of a controller, and the job."""
@@ -44,7 +44,7 @@ class RefusedJobs:
         """In the order of kind and name."""
 
     def update(self, controller: str, key: Key, problem: str | None) -> Key | None:
-        """Record why a key of a controller is in quarantine, or with None that it is not any more.
+        """Record why a key of a controller is in quarantine; None ends the quarantine.
 
         Returns:
             The LocalQueue with a changed report, if any.
@@ -61,10 +61,10 @@ class RefusedJobs:
         return queue
 
     def _remove(self, controller: str, key: Key) -> Key | None:
-        found = self._by_key.pop((controller, key), None)
-        if found is None:
+        entry = self._by_key.pop((controller, key), None)
+        if entry is None:
             return None
-        queue, job = found
+        queue, job = entry
         listed = self._by_queue[queue]
         del listed[bisect_left(listed, job)]
         if not listed:

@@ -53,7 +53,7 @@ class ServingController:
         workloads = stores.of(kinds.workloads).by_index(BY_PARENT, owner)
         namespace = stores.of(NAMESPACES).get("", key.namespace)
         if job is None:
-            if not any(needs_cleanup(one, ctx.names) for one in workloads):
+            if not any(needs_cleanup(workload, ctx.names) for workload in workloads):
                 return None
             if not await self._is_gone(key):
                 return STALE_STORE_RETRY_SECONDS
@@ -74,21 +74,23 @@ class ServingController:
             namespace_matches=selects_namespace(ctx.settings.namespace_selector, labels),
             is_namespace_terminating=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
         )
-        gone = [one for one in workloads if job is None or not is_owned(one, job)]
-        case = replace(case, remaining_pods=await self._remaining_pods.find(gone))
+        orphaned = [workload for workload in workloads if job is None or not is_owned(workload, job)]
+        case = replace(case, remaining_pods=await self._remaining_pods.find(orphaned))
         decided = decide_serving(case)
         looks = [
-            next_check_seconds(one, case.now) for one in gone if one["metadata"]["uid"] in case.remaining_pods
+            next_check_seconds(workload, case.now)
+            for workload in orphaned
+            if workload["metadata"]["uid"] in case.remaining_pods
         ]
         try:
             requeue_after = await execute_plan(ctx, decided)
-            return min((one for one in (requeue_after, *looks) if one is not None), default=None)
+            return min((delay for delay in (requeue_after, *looks) if delay is not None), default=None)
         except ApiError as error:
             if error.is_already_exists:
                 return STALE_STORE_RETRY_SECONDS
             if error.is_namespace_terminating:
                 return None
-            if job is not None and error.is_refused and writes_pod_sets(decided, kinds.workloads):
+            if job is not None and error.is_rejected and writes_pod_sets(decided, kinds.workloads):
                 ctx.recorder.event(dict(job), "Warning", WorkloadNotPossible.reason, error.message)
                 if error.is_invalid:
                     raise PermanentRejection(error.message) from error
@@ -131,10 +133,10 @@ class ServingController:
 
     def _of_workload(self, change: ObjectChange) -> Iterator[Key]:
         names = self._ctx.names
-        one = self.integration
+        kind = self.integration
         for obj in (change.old, change.new):
             annotations = value_at(obj, ("metadata", "annotations"), {})
-            if annotations.get(names.job_owner_gvk) == f"{one.api_version}, Kind={one.kind}":
+            if annotations.get(names.job_owner_gvk) == f"{kind.api_version}, Kind={kind.kind}":
                 yield Key(change.key.namespace, str(annotations.get(names.job_owner_name, "")))
 
     def _of_workloads(self) -> Iterator[Key]:
@@ -145,6 +147,6 @@ class ServingController:
         return tuple(self._ctx.stores.of(self.resource).keys())
 
     def _in_namespace(self, change: ObjectChange) -> Iterator[Key]:
-        before, after = (value_at(one, ("metadata", "labels")) for one in (change.old, change.new))
+        before, after = (value_at(obj, ("metadata", "labels")) for obj in (change.old, change.new))
         if before != after:
             yield from (key for key in self._everyone() if key.namespace == change.key.name)

@@ -69,7 +69,7 @@ _GATES: Final = ("spec", "schedulingGates")
 
 @dataclass(frozen=True, slots=True)
 class ServingCase:
-    """What is known of one serving object.
+    """The inputs of a decision about one serving object.
 
     ``workloads`` are those that name an object of its kind and name as the object they were created for.
     ``job`` is None if the object does not exist.
@@ -119,22 +119,31 @@ def decide_serving(case: ServingCase) -> ActionPlan:
     """Return the plan for a serving object."""
     job = case.job
     if job is None:
-        return plan_of(*(action for one in case.workloads for action in _release_workload(case, one)))
+        return plan_of(
+            *(action for workload in case.workloads for action in _release_workload(case, workload))
+        )
     is_managed = case.namespace_matches and _is_ours(case, job)
     is_going = "deletionTimestamp" in job["metadata"]
     kept_free = set(_names_left_free(case, job)) if is_managed and not is_going else set[str]()
     former = [
-        one
-        for one in case.workloads
-        if not is_owned(one, job) and not (one["metadata"]["name"] in kept_free and _is_free(case, job, one))
+        workload
+        for workload in case.workloads
+        if not is_owned(workload, job)
+        and not (workload["metadata"]["name"] in kept_free and _is_free(case, job, workload))
     ]
-    released = tuple(action for one in former for action in _release_workload(case, one))
-    kept = {one["metadata"]["name"] for one in case.workloads if is_owned(one, job) and _must_end(one)}
-    if is_going or not (is_managed or kept):
+    released = tuple(action for workload in former for action in _release_workload(case, workload))
+    ending = {
+        workload["metadata"]["name"]
+        for workload in case.workloads
+        if is_owned(workload, job) and _must_end(workload)
+    }
+    if is_going or not (is_managed or ending):
         return plan_of(*released)
-    groups = {name: one for name, one in _groups(case, job) if is_managed or name in kept}
+    groups = {name: group for name, group in _groups(case, job) if is_managed or name in ending}
     unwanted = (
-        action for one in case.workloads for action in _delete_unwanted_workload(case, job, one, groups)
+        action
+        for workload in case.workloads
+        for action in _delete_unwanted_workload(case, job, workload, groups)
     )
     requeue_after = TAKEN_RETRY_SECONDS if any(_is_name_taken(case, job, name) for name in groups) else None
     return plan_of(*released, *unwanted, *_sync_groups(case, job, groups), requeue_after=requeue_after)
@@ -151,8 +160,8 @@ def _is_ours(case: ServingCase, job: JsonObject) -> bool:
     if not get_queue_name(job, case.names) and not case.settings.without_queue_name:
         return False
     return any(
-        is_suspended_by(one, case.serving.suspending_parent, case.names)
-        for one in case.serving.list_templates(job)
+        is_suspended_by(template, case.serving.suspending_parent, case.names)
+        for template in case.serving.list_templates(job)
     )
 
 
@@ -164,7 +173,7 @@ def _must_end(workload: JsonObject) -> bool:
 def is_owned(workload: JsonObject, job: JsonObject) -> bool:
     """Whether the object owns the Workload."""
     references = value_at(workload, ("metadata", "ownerReferences"), [])
-    return any(one.get("uid") == value_at(job, ("metadata", "uid")) for one in references)
+    return any(reference.get("uid") == value_at(job, ("metadata", "uid")) for reference in references)
 
 
 def _workload_name(case: ServingCase, job: JsonObject, group: ServedGroup) -> str:
@@ -177,15 +186,15 @@ def _workload_name(case: ServingCase, job: JsonObject, group: ServedGroup) -> st
     name = _derived_name(case, group, job["metadata"]["uid"])
     if case.lookups.workload(name) is not None:
         return name
-    found = _find_by_old_name(case, group)
-    if found is None or not (is_owned(found, job) or _is_adoptable(case, job, found)):
+    existing = _find_by_old_name(case, group)
+    if existing is None or not (is_owned(existing, job) or _is_adoptable(case, job, existing)):
         return name
-    return str(found["metadata"]["name"])
+    return str(existing["metadata"]["name"])
 
 
 def _derived_name(case: ServingCase, group: ServedGroup, uid: str) -> str:
-    one, longest = case.integration, case.settings.conventions.longest_workload_name
-    return create_workload_name(one.kind, one.group, group.name, uid, longest=longest)
+    kind, longest = case.integration, case.settings.conventions.longest_workload_name
+    return create_workload_name(kind.kind, kind.group, group.name, uid, longest=longest)
 
 
 def _find_by_old_name(case: ServingCase, group: ServedGroup) -> JsonObject | None:
@@ -195,7 +204,7 @@ def _find_by_old_name(case: ServingCase, group: ServedGroup) -> JsonObject | Non
 
 
 def _names_left_free(case: ServingCase, job: JsonObject) -> Iterator[str]:
-    """Yield names of free Workloads that the object adopts or leaves alone."""
+    """Yield names of free Workloads that the object adopts, or that stay without owner."""
     for name, group in _groups(case, job):
         yield name
         older = _find_by_old_name(case, group)
@@ -225,7 +234,7 @@ def _has_pod_sets_of(case: ServingCase, job: JsonObject, workload: JsonObject) -
 
 def _is_free(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
     """Whether a Workload is unfinished, has no controller, and no owners except the object and its pods."""
-    own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
+    own = {value_at(obj, ("metadata", "uid"), "") for obj in (job, *case.pods)}
     is_foreign = has_other_owner(workload, own, case.names)
     is_ending = "deletionTimestamp" in workload["metadata"] or is_condition_true(
         workload, ConditionType.FINISHED
@@ -352,26 +361,26 @@ def _new_workload(
 ) -> dict[str, Any]:
     workload = new_workload(source)
     annotations = workload["metadata"].get("annotations", {}) | _identity(case, job, group)
-    made = {"name": name, "annotations": annotations, "ownerReferences": [_owner(case, job)]}
-    return {**workload, "metadata": {**workload["metadata"], **made}}
+    own_metadata = {"name": name, "annotations": annotations, "ownerReferences": [_owner(case, job)]}
+    return {**workload, "metadata": {**workload["metadata"], **own_metadata}}
 
 
 def _identity(case: ServingCase, job: JsonObject, group: ServedGroup) -> dict[str, str]:
     """Return the annotations by which the Workload of a group is found."""
-    names, one = case.names, case.integration
+    names, kind = case.names, case.integration
     identity = {
         names.is_group_workload: "true",
-        names.job_owner_gvk: f"{one.api_version}, Kind={one.kind}",
+        names.job_owner_gvk: f"{kind.api_version}, Kind={kind.kind}",
         names.job_owner_name: job["metadata"]["name"],
     }
     return identity | ({names.component_workload_index: group.group_index} if group.group_index else {})
 
 
 def _owner(case: ServingCase, job: JsonObject) -> dict[str, str]:
-    one, metadata = case.integration, job["metadata"]
+    kind, metadata = case.integration, job["metadata"]
     return {
-        "apiVersion": one.api_version,
-        "kind": one.kind,
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
         "name": metadata["name"],
         "uid": metadata["uid"],
     }
@@ -470,12 +479,12 @@ def _matches_group(source: GroupSource, workload: JsonObject) -> bool:
 
 def _are_equal(source: GroupSource, workload: JsonObject, *, counted: bool = True) -> bool:
     """Whether the podsets of a Workload equal those of the object, by name, count and pods."""
-    wanted, listed = workload_pod_sets(source), value_at(workload, ("spec", "podSets")) or []
-    return len(wanted) == len(listed) and all(
-        one["name"] == other.get("name", "main")
-        and (not counted or one["count"] == other.get("count", 1))
-        and has_same_pods(source, one, other, tolerations=True)
-        for one, other in zip(wanted, listed, strict=True)
+    expected, listed = workload_pod_sets(source), value_at(workload, ("spec", "podSets")) or []
+    return len(expected) == len(listed) and all(
+        pod_set["name"] == other.get("name", "main")
+        and (not counted or pod_set["count"] == other.get("count", 1))
+        and has_same_pods(source, pod_set, other, tolerations=True)
+        for pod_set, other in zip(expected, listed, strict=True)
     )
 
 
@@ -486,18 +495,20 @@ def _release_outdated_pods(
     case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject | None
 ) -> Iterator[Action]:
     """Remove our gates from outdated pods without an admission, so that their controller can replace them."""
-    ours = (case.names.admission_gate, case.names.topology_gate)
+    own_gates = (case.names.admission_gate, case.names.topology_gate)
     for pod in case.members(group):
         if has_gate(pod, case.names.admission_gate) and case.serving.is_outdated(job, pod):
-            lifted = [gate for gate in ours if has_gate(pod, gate)]
-            left = [one for one in value_at(pod, _GATES, []) if value_at(one, ("name",)) not in lifted]
-            yield Patch(PODS, pod, (PatchStep({"spec": {"schedulingGates": left}}),), CONCERN)
+            lifted = [gate for gate in own_gates if has_gate(pod, gate)]
+            remaining = [
+                gate for gate in value_at(pod, _GATES, []) if value_at(gate, ("name",)) not in lifted
+            ]
+            yield Patch(PODS, pod, (PatchStep({"spec": {"schedulingGates": remaining}}),), CONCERN)
             yield from (record_gate_wait(gate, pod, workload, case.now, is_group=True) for gate in lifted)
 
 
 def _mark_pods(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
     """Yield patches of pods with wrong labels or annotations for their group and queue."""
-    size = sum(one.count for one in case.integration.list_pod_sets(job, case.names))
+    size = sum(pod_set.count for pod_set in case.integration.list_pod_sets(job, case.names))
     for pod in case.members(group):
         if "deletionTimestamp" in pod["metadata"] or has_ended(pod) or case.serving.is_outdated(job, pod):
             continue
@@ -507,7 +518,7 @@ def _mark_pods(case: ServingCase, job: JsonObject, group: ServedGroup, name: str
 
 def _marked_pod(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, size: int) -> JsonObject:
     names = case.names
-    held = has_gate(pod, names.admission_gate)
+    is_held = has_gate(pod, names.admission_gate)
     labels = {names.managed: "true"}
     annotations = {
         names.pod_group_total_count: str(size),
@@ -525,9 +536,9 @@ def _marked_pod(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, 
         (names.queue_name, get_queue_name(job, names)),
         (names.priority_class, get_label(job, names.priority_class)),
     ):
-        if value and (held or (key == names.priority_class and get_label(pod, key))):
+        if value and (is_held or (key == names.priority_class and get_label(pod, key))):
             labels[key] = value
-        elif held:
+        elif is_held:
             marked = without_value_pruned(marked, ("metadata", "labels", key))
     metadata = get_mapping(marked, "metadata")
     return {

@@ -1,4 +1,4 @@
-"""The life of a Workload besides its admission: checks, eviction, requeuing, time limits, retention.
+"""The lifecycle of a Workload apart from its admission: checks, eviction, requeuing, time limits, retention.
 
 The manager reserves the quota. The controller of the job starts and stops the job.
 """

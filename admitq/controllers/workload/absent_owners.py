@@ -23,13 +23,16 @@ class AbsentOwners:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._resources = {f"{one.kind}.{one.group}": resource_of(one) for one in ctx.settings.integrations}
+        self._resources = {
+            f"{integration.kind}.{integration.group}": resource_of(integration)
+            for integration in ctx.settings.integrations
+        }
 
     async def are_all(self, workload: dict[str, Any]) -> bool:
         """Whether no job controller handles the Workload, and none of its owners exists.
 
         Raises:
-            ApiError: the API server cannot be asked.
+            ApiError: a call to the API server failed.
         """
         if self._is_looked_after(workload):
             return False
@@ -47,7 +50,7 @@ class AbsentOwners:
         group, kind = str(reference.get("apiVersion", "")).rpartition("/")[0], str(reference.get("kind", ""))
         for resource in await find_resources_of_kind(self._ctx.client, group, kind):
             try:
-                found = await self._ctx.client.get(
+                owner = await self._ctx.client.get(
                     resource,
                     str(reference.get("name", "")),
                     namespace=namespace if resource.namespaced else None,
@@ -64,5 +67,5 @@ class AbsentOwners:
                     )
                     return False
                 raise
-            return value_at(found, ("metadata", "uid")) != reference.get("uid")
+            return value_at(owner, ("metadata", "uid")) != reference.get("uid")
         return True

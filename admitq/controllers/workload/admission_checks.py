@@ -1,4 +1,4 @@
-"""Admission checks: which ones are listed, and what their states lead to."""
+"""Admission checks: lists those that apply to a Workload, and acts on their states."""
 
 from admitq.controllers.indexes import flavors_of
 from admitq.controllers.plan import ActionPlan, RecordEvent
@@ -13,23 +13,23 @@ from admitq_api.json_objects import JsonObject, value_at
 
 
 def _checks_in_state(case: WorkloadCase, state: str) -> list[JsonObject]:
-    found = value_at(case.workload, ("status", "admissionChecks"), [])
-    return sorted((check for check in found if check.get("state") == state), key=lambda check: check["name"])
+    checks = value_at(case.workload, ("status", "admissionChecks"), [])
+    return sorted((check for check in checks if check.get("state") == state), key=lambda check: check["name"])
 
 
 def delay_retry(case: WorkloadCase) -> ActionPlan | None:
-    """Store the latest time that a check in state Retry asks for as ``requeueAt``.
+    """Store the latest time that a check in state Retry requests as ``requeueAt``.
 
-    Delays that checks ask for do not apply to a deactivated Workload.
+    These delays do not apply to a deactivated Workload.
     """
     if not case.active:
         return None
-    asked = [
+    retries = [
         parse_time(check["lastTransitionTime"]) + check["requeueAfterSeconds"] * SECOND
         for check in _checks_in_state(case, "Retry")
         if check.get("requeueAfterSeconds") is not None
     ]
-    latest = max(asked, default=0)
+    latest = max(retries, default=0)
     if latest <= case.now or latest <= (requeue_time(case) or 0):
         return None
     transition = case.begin_transition()
@@ -43,7 +43,9 @@ def _assigned_flavors(case: WorkloadCase) -> frozenset[str] | None:
     if not is_reserved(case.workload):
         return None
     assignments = value_at(case.workload, ("status", "admission", "podSetAssignments"), [])
-    return frozenset(flavor for each in assignments for flavor in (each.get("flavors") or {}).values())
+    return frozenset(
+        flavor for assignment in assignments for flavor in (assignment.get("flavors") or {}).values()
+    )
 
 
 def sync_checks(case: WorkloadCase) -> ActionPlan | None:
@@ -71,12 +73,12 @@ def sync_checks(case: WorkloadCase) -> ActionPlan | None:
     if assigned is None:
         retried = {rule.name for rule in rules if listed.get(rule.name, {}).get("retryCount")}
         names |= frozenset(sorted(retried - names)[: MOST_CHECKS - len(names)])
-    wanted = [
+    checks = [
         listed.get(name)
         or {"name": name, "state": "Pending", "lastTransitionTime": format_time(case.now), "message": ""}
         for name in sorted(names)
     ]
-    transition.status["admissionChecks"] = wanted or None
+    transition.status["admissionChecks"] = checks or None
     return case.plan_transition(transition)
 
 

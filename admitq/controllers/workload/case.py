@@ -1,4 +1,4 @@
-"""A Workload and what its next step is decided from."""
+"""A Workload, and the inputs of the decision about its next step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ class WorkloadCase:
             transition, RecordEvent(self.workload, "Normal", eviction_event_reason(reason, cause), message)
         )
 
-    def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+    def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the name in the API
         """Whether a condition of the Workload holds."""
         return is_condition_true(self.workload, type)
 

@@ -61,19 +61,23 @@ class WorkloadController:
         if workload is None:
             return None
         inputs = self._gather_inputs(key, workload)
-        held = _is_held_for_owner(workload, self._ctx.names)
-        if held and await self._absent_owners.are_all(workload):
+        is_held = _is_held_for_owner(workload, self._ctx.names)
+        if is_held and await self._absent_owners.are_all(workload):
             inputs = replace(inputs, owners_gone=True)
         if is_orphan(workload, inputs):
-            found = await self._remaining_pods.find_without_job((workload,))
-            remaining = found.get(workload["metadata"]["uid"])
+            remaining_pods = await self._remaining_pods.find_without_job((workload,))
+            remaining = remaining_pods.get(workload["metadata"]["uid"])
             inputs = replace(inputs, remaining_pods=remaining, slices=self._slices(workload))
         requeue_after = await execute_plan(self._ctx, decide_workload(workload, inputs, self._ctx.clock()))
-        return min(requeue_after or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else requeue_after
+        return min(requeue_after or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if is_held else requeue_after
 
     def _slices(self, workload: JsonObject) -> Sequence[JsonObject]:
         workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
-        return [one for chain in self._chains(dict(workload)) for one in workloads.by_index(BY_CHAIN, chain)]
+        return [
+            slice_workload
+            for chain in self._chains(dict(workload))
+            for slice_workload in workloads.by_index(BY_CHAIN, chain)
+        ]
 
     def _gather_inputs(self, key: Key, workload: JsonObject) -> WorkloadInputs:
         ctx, kinds = self._ctx, self._ctx.kinds

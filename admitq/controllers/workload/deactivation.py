@@ -15,7 +15,7 @@ DEACTIVATED: Final = "The workload is deactivated"
 
 
 def set_inactive(case: WorkloadCase) -> ActionPlan | None:
-    """Set ``spec.active`` to false, which the owner of the Workload can undo."""
+    """Set ``spec.active`` to false. The owner of the Workload can set it to true again."""
     if not case.active or not case.is_true(ConditionType.DEACTIVATION_TARGET):
         return None
     step = PatchStep({"spec": {"active": False}})

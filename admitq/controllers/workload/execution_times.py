@@ -34,7 +34,7 @@ class ExecutionTimes:
         return self._unrecorded.get(key, 0)
 
     def observe(self, change: ObjectChange) -> None:
-        """Observe a change of a Workload. The first version of a Workload says nothing about an end."""
+        """Observe a change of a Workload. Its first version does not show whether an admission ended."""
         former, latter = change.old, change.new
         if former is None or latter is None or _is_recorded(former, latter):
             self._unrecorded.pop(change.key, None)
@@ -56,6 +56,6 @@ def _is_recorded(former: JsonObject, latter: JsonObject) -> bool:
     """Whether the recorded time changed, or past executions no longer count."""
     return (
         _past_seconds(former) != _past_seconds(latter)
-        or any(is_condition_true(one, ConditionType.FINISHED) for one in (former, latter))
+        or any(is_condition_true(workload, ConditionType.FINISHED) for workload in (former, latter))
         or forgets_past_execution_time(latter)
     )

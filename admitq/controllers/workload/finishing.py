@@ -35,9 +35,9 @@ def finish_orphan(case: WorkloadCase) -> ActionPlan | None:
         return None
     if (
         case.inputs.remaining_pods
-        and (kept := _handle_remaining_pods(case, case.inputs.remaining_pods)) is not None
+        and (plan := _handle_remaining_pods(case, case.inputs.remaining_pods)) is not None
     ):
-        return kept
+        return plan
     deleting = "deletionTimestamp" in case.workload["metadata"]
     if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
         transition = case.begin_transition()
@@ -88,7 +88,7 @@ def _retention_end(case: WorkloadCase) -> Instant | None:
 def finish_replaced_slice(case: WorkloadCase) -> ActionPlan | None:
     """Finish the slice that a slice with quota replaces. Its pods and its quota pass to the new slice.
 
-    The write changes the replaced slice and causes no decision about this one. So this plan asks for the next
+    The write changes the replaced slice and causes no decision about this one. So the plan requests the next
     decision at once.
     """
     original = case.inputs.original

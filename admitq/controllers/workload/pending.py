@@ -1,4 +1,4 @@
-"""Why a Workload waits: reason and message of QuotaReserved=False."""
+"""Reports why a Workload waits: reason and message of QuotaReserved=False."""
 
 from typing import Final
 
@@ -45,7 +45,7 @@ def _admission_gates(case: WorkloadCase) -> list[str]:
 def report_admission_gates(case: WorkloadCase) -> ActionPlan | None:
     """Report the gates of a Workload, and report when the last one is removed.
 
-    Another reason to wait, such as a stopped queue, goes before the gates.
+    Another reason to wait, such as a stopped queue, is reported instead of the gates.
     """
     if is_reserved(case.workload):
         return None

@@ -35,8 +35,10 @@ def end_backoff(case: WorkloadCase) -> ActionPlan | None:
     requeue_at = requeue_time(case)
     is_due = requeue_at is not None and requeue_at <= case.now
     if is_due:
-        kept = {key: value for key, value in transition.status["requeueState"].items() if key != "requeueAt"}
-        transition.status["requeueState"] = kept or None
+        remaining = {
+            key: value for key, value in transition.status["requeueState"].items() if key != "requeueAt"
+        }
+        transition.status["requeueState"] = remaining or None
     if is_reserved(case.workload):
         if is_due and _eviction_reason(case) in _REASONS_OF_BACKOFF:
             _set_backoff_finished(transition)
@@ -52,7 +54,7 @@ def end_backoff(case: WorkloadCase) -> ActionPlan | None:
 
 
 def _set_backoff_finished(transition: StatusTransition) -> None:
-    # Without the drop, the condition would keep the time of an earlier backoff.
+    # Remove the condition first. Otherwise it would keep the time of an earlier backoff.
     transition.remove_condition(ConditionType.REQUEUED)
     transition.set_condition(
         ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished"

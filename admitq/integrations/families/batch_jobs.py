@@ -23,12 +23,12 @@ def count_parallel_pods(spec: JsonObject) -> int:
 
 def _parse_ranges(text: Any) -> list[tuple[int, int]]:
     """Return first and last index of each range in a list such as ``1,3-5``. Invalid parts are ignored."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for part in text.split(",") if isinstance(text, str) else ():
         match = _RANGE.fullmatch(part)
         if match is not None:
-            found.append((int(match[1]), int(match[2] or match[1])))
-    return found
+            ranges.append((int(match[1]), int(match[2] or match[1])))
+    return ranges
 
 
 def count_ended_indexes(status: JsonObject, completions: int) -> int:

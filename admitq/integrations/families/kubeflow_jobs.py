@@ -63,18 +63,18 @@ class ReplicaRoles:
         """Return a podset for each role that the job has."""
         path = ("spec", self.field)
         replicas = object_at(job, path)
-        found: list[PodSetTemplate] = []
+        pod_sets: list[PodSetTemplate] = []
         for role in self.role_names:
             key = self._find_role_key(replicas, role)
             if isinstance(replicas.get(key), Mapping):
                 count = count_pods(replicas[key].get("replicas"))
                 template = (*path, MapKey(key), "template")
-                found.append(
+                pod_sets.append(
                     PodSetTemplate(
                         role.lower(), count, template, index_labels=PodIndexLabels(_REPLICA_INDEX_LABEL)
                     )
                 )
-        return found
+        return pod_sets
 
     def _find_role_key(self, replicas: JsonObject, role: str) -> str:
         if role in replicas or not self.ignores_case:

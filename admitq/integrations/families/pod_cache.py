@@ -42,10 +42,10 @@ def trim_pod(pod: JsonObject, names: Names) -> JsonObject:
     if not has_gate(pod, names.admission_gate):
         spec = select_fields(spec, _RUNNING_POD_FIELDS)
         for field in ("containers", "initContainers"):
-            if isinstance(found := spec.get(field), list):
+            if isinstance(value := spec.get(field), list):
                 spec[field] = [
                     select_fields(container, _CONTAINER_FIELDS)
-                    for container in found
+                    for container in value
                     if isinstance(container, Mapping)
                 ]
     status = select_fields(get_mapping(pod, "status"), ("phase", "message", "conditions"))

@@ -1,7 +1,8 @@
 """Jobs that are composed of pods: a single pod, or all pods of a group.
 
-All functions are pure and take the job that ``compose`` returns. ``compose`` stores in the job what depends
-on the time or on names, so that most other functions need neither (semantics, Pods and pod groups).
+All functions are pure and take the job that ``compose`` returns. ``compose`` stores in the job everything
+that depends on the time or on names, so that most other functions need neither (semantics, Pods and pod
+groups).
 """
 
 from collections import Counter
@@ -34,7 +35,7 @@ def compose(members: Sequence[JsonObject], names: Names, moment: CompositionOpti
     Besides the members, the job has these keys:
         roles: the podset of each pod.
         running: the names of the pods that may hold resources.
-        changes: when the first of these releases them by itself; None if none does.
+        changes: when the first of these releases its resources by itself; None if none does.
         size: the number of pods of the group.
         fast: whether the group can be queued before it is complete.
         serving: whether the group never finishes.
@@ -87,8 +88,8 @@ def _compose_metadata(group: str, listed: Sequence[JsonObject]) -> dict[str, Any
     metadata.pop("deletionTimestamp", None)
     if not group:
         return metadata
-    kept = {key: metadata[key] for key in ("namespace", "labels", "annotations") if key in metadata}
-    return {**kept, "name": group, "creationTimestamp": pods.get_age_key(listed[-1])[0]}
+    metadata_kept = {key: metadata[key] for key in ("namespace", "labels", "annotations") if key in metadata}
+    return {**metadata_kept, "name": group, "creationTimestamp": pods.get_age_key(listed[-1])[0]}
 
 
 def _get_name(pod: JsonObject) -> str:
@@ -114,10 +115,10 @@ def _list_active(job: JsonObject) -> list[JsonObject]:
 
 
 def _group_by_role(job: JsonObject, members: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
-    found: dict[str, list[JsonObject]] = {}
+    pods_by_role: dict[str, list[JsonObject]] = {}
     for pod in members:
-        found.setdefault(get_pod_set(job, pod), []).append(pod)
-    return found
+        pods_by_role.setdefault(get_pod_set(job, pod), []).append(pod)
+    return pods_by_role
 
 
 # --- podsets ----------------------------------------------------------------------------------------
@@ -138,23 +139,23 @@ def list_pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
     return [
         PodSetTemplate(
             role,
-            _get_size(job) if job.get("fast") is True else len(found),
+            _get_size(job) if job.get("fast") is True else len(role_members),
             (),
-            template=_without_own_gates(found[0], names),
+            template=_without_own_gates(role_members[0], names),
         )
-        for role, found in roles
+        for role, role_members in roles
     ]
 
 
 def _without_own_gates(pod: JsonObject, names: Names) -> JsonObject:
     """Return the pod without admitq's gates, which are no part of its requests."""
     gates = value_at(pod, _GATES, [])
-    ours = {names.admission_gate, names.topology_gate}
+    own_gates = {names.admission_gate, names.topology_gate}
     if not isinstance(gates, list) or not gates:
         return pod
-    left = [gate for gate in gates if value_at(gate, ("name",)) not in ours]
+    other_gates = [gate for gate in gates if value_at(gate, ("name",)) not in own_gates]
     spec = {key: value for key, value in pods.get_mapping(pod, "spec").items() if key != _GATES[1]}
-    return {**pod, "spec": {**spec, _GATES[1]: left} if left else spec}
+    return {**pod, "spec": {**spec, _GATES[1]: other_gates} if other_gates else spec}
 
 
 def find_problem(job: JsonObject, names: Names, label_keys: Sequence[str]) -> str | None:
@@ -168,7 +169,7 @@ def find_problem(job: JsonObject, names: Names, label_keys: Sequence[str]) -> st
     if len({pods.get_total_count(pod, names) for pod in members}) > 1:
         return f"pods of group '{group}' have different total counts"
     if not _get_size(job):
-        return f"pods of group '{group}' do not tell how many they are: set {names.pod_group_total_count}"
+        return f"pods of group '{group}' do not state how many they are: set {names.pod_group_total_count}"
     if (key := _find_conflicting_key(members, names, label_keys)) is not None:
         return f"pods of group '{group}' have different values of {key}"
     active = _list_active(job)
@@ -193,10 +194,12 @@ def _find_conflicting_key(
     labels = [pods.get_mapping(pod, "metadata", "labels") for pod in members]
     annotations = [pods.get_mapping(pod, "metadata", "annotations") for pod in members]
     prefix = names.provisioning_annotation_prefix
-    copied = {key for found in annotations for key in found if key.startswith(prefix)}
-    values = {key: {found[key] for found in labels if key in found} for key in label_keys}
-    values |= {key: {found.get(key) for found in annotations} for key in {names.admission_gated_by} | copied}
-    return next((key for key, found in sorted(values.items()) if len(found) > 1), None)
+    copied = {key for mapping in annotations for key in mapping if key.startswith(prefix)}
+    values = {key: {mapping[key] for mapping in labels if key in mapping} for key in label_keys}
+    values |= {
+        key: {mapping.get(key) for mapping in annotations} for key in {names.admission_gated_by} | copied
+    }
+    return next((key for key, distinct in sorted(values.items()) if len(distinct) > 1), None)
 
 
 def is_equivalent(job: JsonObject, listed: Sequence[JsonObject]) -> bool | None:
@@ -209,7 +212,8 @@ def is_equivalent(job: JsonObject, listed: Sequence[JsonObject]) -> bool | None:
         return True if job.get("running") else None
     counts = {value_at(pod_set, ("name",), MAIN): value_at(pod_set, ("count",), 1) for pod_set in listed}
     return all(
-        len(found) <= counts.get(role, 0) for role, found in _group_by_role(job, _list_active(job)).items()
+        len(members) <= counts.get(role, 0)
+        for role, members in _group_by_role(job, _list_active(job)).items()
     )
 
 
@@ -336,25 +340,25 @@ def list_excess(job: JsonObject, counts: PodCountsByPodSet | None, names: Names)
     else:
         beyond = [
             pod
-            for role, found in _group_by_role(job, active).items()
-            for pod in found[max(0, counts.get(role, 0)) :]
+            for role, members in _group_by_role(job, active).items()
+            for pod in members[max(0, counts.get(role, 0)) :]
         ]
     return sorted(beyond, key=worth, reverse=True)
 
 
 def list_replaced(job: JsonObject, counts: PodCountsByPodSet, names: Names) -> list[JsonObject]:
     """Return the inactive pods with a finalizer that have been replaced, those longest inactive first."""
-    done: list[JsonObject] = []
+    replaced: list[JsonObject] = []
     active = Counter(get_pod_set(job, pod) for pod in _list_active(job))
     inactive = [
         pod
         for pod in list_members(job)
         if pods.is_inactive(pod) and names.managed_finalizer in value_at(pod, ("metadata", "finalizers"), [])
     ]
-    for role, found in _group_by_role(job, inactive).items():
-        surplus = active[role] + len(found) - counts.get(role, 0)
-        done += sorted(found, key=pods.get_last_activity)[: max(0, surplus)]
-    return done
+    for role, inactive_pods in _group_by_role(job, inactive).items():
+        surplus = active[role] + len(inactive_pods) - counts.get(role, 0)
+        replaced += sorted(inactive_pods, key=pods.get_last_activity)[: max(0, surplus)]
+    return replaced
 
 
 def needs_more_members(job: JsonObject, counts: PodCountsByPodSet) -> bool:

@@ -17,7 +17,7 @@ TERMINATION_TARGET: Final = "TerminationTarget"
 DEPLOYMENT: Final = "deployment"
 STATEFUL_SET: Final = "statefulset"
 LEADER_WORKER_SET: Final = "leaderworkerset"
-"""Values of the annotation ``pod-suspending-parent``: the kinds of objects that have their pods held."""
+"""Values of the annotation ``pod-suspending-parent``: the kinds of objects whose pods admitq holds."""
 
 GROUP_PARENT_KINDS: Final = frozenset({STATEFUL_SET, LEADER_WORKER_SET})
 """The kinds that queue their pods in groups."""
@@ -28,14 +28,14 @@ _LARGEST_GROUP: Final = 2**31 - 1
 
 def get_text(obj: Any, *path: str) -> str:
     """Return the string at a path; empty if there is none."""
-    found = value_at(obj, path, "")
-    return found if isinstance(found, str) else ""
+    value = value_at(obj, path, "")
+    return value if isinstance(value, str) else ""
 
 
 def get_mapping(obj: Any, *path: str) -> Mapping[str, Any]:
     """Return the mapping at a path; empty if there is none."""
-    found = value_at(obj, path, {})
-    return found if isinstance(found, Mapping) else {}
+    value = value_at(obj, path, {})
+    return value if isinstance(value, Mapping) else {}
 
 
 def get_annotation(pod: JsonObject, key: str) -> str:
@@ -145,8 +145,8 @@ def is_ready(pod: JsonObject) -> bool:
 
 def list_conditions(pod: JsonObject) -> list[Any]:
     """Return the pod's conditions."""
-    found = value_at(pod, ("status", "conditions"), [])
-    return found if isinstance(found, list) else []
+    conditions = value_at(pod, ("status", "conditions"), [])
+    return conditions if isinstance(conditions, list) else []
 
 
 def is_marked_for_termination(pod: JsonObject) -> bool:

@@ -76,14 +76,14 @@ def list_pod_sets(
     """
     if not object_at(value_at(job, at)):
         return []
-    made = _get_clusters(job)
+    pod_sets = _get_clusters(job)
     workers = Counter[str]()
-    for cluster in made:
+    for cluster in pod_sets:
         workers.update(
             {_get_pod_set_name(group): _count_pods(group) for group in as_list(value_at(cluster, _GROUPS))}
         )
     head = PodSetTemplate(
-        HEAD, len(made) or 1, (*at, *_HEAD_TEMPLATE), template=_add_operator_containers(job, at, sidecars)
+        HEAD, len(pod_sets) or 1, (*at, *_HEAD_TEMPLATE), template=_add_operator_containers(job, at, sidecars)
     )
     groups = enumerate(as_list(value_at(job, (*at, "workerGroupSpecs"))))
     return [
@@ -91,7 +91,7 @@ def list_pod_sets(
         *(
             PodSetTemplate(
                 _get_pod_set_name(group),
-                workers[_get_pod_set_name(group)] if made else _count_pods(group),
+                workers[_get_pod_set_name(group)] if pod_sets else _count_pods(group),
                 (*at, "workerGroupSpecs", index, "template"),
             )
             for index, group in groups
@@ -107,8 +107,8 @@ def _count_pods(group: Any) -> int:
     """Return the number of pods of a worker group: replicas within their bounds, times hosts per replica."""
     if value_at(group, ("suspend",)) is True:
         return 0
-    wanted, least = as_int(value_at(group, ("replicas",)), 1), as_int(value_at(group, ("minReplicas",)))
-    replicas = max(0, least, min(wanted, as_int(value_at(group, ("maxReplicas",)), wanted)))
+    desired, least = as_int(value_at(group, ("replicas",)), 1), as_int(value_at(group, ("minReplicas",)))
+    replicas = max(0, least, min(desired, as_int(value_at(group, ("maxReplicas",)), desired)))
     return replicas * max(as_int(value_at(group, ("numOfHosts",)), 1), 1)
 
 
@@ -198,10 +198,12 @@ def list_cluster_references(
     return tuple(ObjectReference(CLUSTER_KIND.kind, namespace, name) for name in named)
 
 
-def with_clusters(job: JsonObject, found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
+def with_clusters(job: JsonObject, objects: Mapping[ObjectReference, JsonObject]) -> JsonObject:
     """Return the job with its clusters."""
     return (
-        with_value(job, (_CLUSTERS_KEY,), [found[reference] for reference in sorted(found)]) if found else job
+        with_value(job, (_CLUSTERS_KEY,), [objects[reference] for reference in sorted(objects)])
+        if objects
+        else job
     )
 
 
@@ -212,8 +214,8 @@ def _get_clusters(job: JsonObject) -> list[Any]:
 def _trim_cluster(cluster: JsonObject) -> JsonObject:
     """Return the fields of a cluster that identify it and state its number of workers."""
     metadata, groups = object_at(value_at(cluster, ("metadata",))), as_list(value_at(cluster, _GROUPS))
-    kept = [select_fields(object_at(group), _GROUP_FIELDS) for group in groups]
-    return {"metadata": select_fields(metadata, _METADATA_FIELDS), "spec": {"workerGroupSpecs": kept}}
+    trimmed = [select_fields(object_at(group), _GROUP_FIELDS) for group in groups]
+    return {"metadata": select_fields(metadata, _METADATA_FIELDS), "spec": {"workerGroupSpecs": trimmed}}
 
 
 CLUSTER_KIND: Final = ReferencedKind(
@@ -308,9 +310,9 @@ def find_errors(
     ``reserved`` has the names of all other podsets, which worker groups must not have.
     """
     where = ErrorPath().at(*at)
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     if is_autoscaling(job, at) and not is_elastic(job, context):
-        found.append(
+        errors.append(
             FieldError.invalid(
                 where.at("enableInTreeAutoscaling"),
                 True,
@@ -321,15 +323,15 @@ def find_errors(
     groups = as_list(value_at(job, (*at, "workerGroupSpecs")))
     if len(groups) + len(reserved) > MAX_POD_SETS:
         most = MAX_POD_SETS - len(reserved)
-        found.append(FieldError.too_many(where.at("workerGroupSpecs"), len(groups), most))
+        errors.append(FieldError.too_many(where.at("workerGroupSpecs"), len(groups), most))
     for index, group in enumerate(groups):
         name = as_text(value_at(group, ("groupName",)))
         if name.lower() in reserved:
-            found.append(
+            errors.append(
                 FieldError.forbidden(
                     where.at("workerGroupSpecs", index, "groupName"),
                     f'"{name}" is reserved for another group of pods of the job',
                     "choose another name",
                 )
             )
-    return found
+    return errors

@@ -97,8 +97,10 @@ def is_active(statuses: Sequence[JsonObject]) -> bool:
 
 def are_pods_ready(replicated: Any, statuses: Sequence[JsonObject]) -> bool:
     """Whether all jobs are ready or have succeeded."""
-    done = sum(as_int(status.get("ready")) + as_int(status.get("succeeded")) for status in statuses)
-    return done == sum(count_replicas(entry) for _, entry in _enumerate_entries(replicated))
+    ready_or_succeeded = sum(
+        as_int(status.get("ready")) + as_int(status.get("succeeded")) for status in statuses
+    )
+    return ready_or_succeeded == sum(count_replicas(entry) for _, entry in _enumerate_entries(replicated))
 
 
 def count_reclaimable_pods(replicated: Any, statuses: Sequence[JsonObject]) -> dict[str, int]:

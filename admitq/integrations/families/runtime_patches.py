@@ -37,8 +37,8 @@ def merge(own: Any, patch: Any, field: str = "") -> Any:
 def _merge_entries(own: list[Any], patch: list[Any], key: str) -> list[Any]:
     result = list(own)
     for entry in patch:
-        wanted = value_at(entry, (key,))
-        same = (index for index, known in enumerate(result) if value_at(known, (key,)) == wanted)
+        value = value_at(entry, (key,))
+        same = (index for index, known in enumerate(result) if value_at(known, (key,)) == value)
         index = next(same, None)
         if index is None:
             result.append(entry)
@@ -60,7 +60,7 @@ def apply_patches(template: Any, patches: Any, replicated_job: str, *, without: 
     return result
 
 
-def create_patch(base: JsonObject, wanted: JsonObject) -> JsonObject:
+def create_patch(base: JsonObject, target: JsonObject) -> JsonObject:
     """Return the patch from one pod template to another, in the fields that an admission may change.
 
     The patch is empty if these fields are equal.
@@ -70,12 +70,12 @@ def create_patch(base: JsonObject, wanted: JsonObject) -> JsonObject:
         for field in _METADATA
         if (
             changed := _find_changed_entries(
-                value_at(base, ("metadata", field)), value_at(wanted, ("metadata", field))
+                value_at(base, ("metadata", field)), value_at(target, ("metadata", field))
             )
         )
     }
     spec: dict[str, Any] = {}
-    before, after = object_at(base.get("spec")), object_at(wanted.get("spec"))
+    before, after = object_at(base.get("spec")), object_at(target.get("spec"))
     if selector := _find_changed_entries(before.get("nodeSelector"), after.get("nodeSelector")):
         spec["nodeSelector"] = selector
     if (tolerations := as_list(after.get("tolerations"))) != as_list(before.get("tolerations")):
@@ -101,16 +101,16 @@ def with_patch(patches: Any, manager: str, replicated_job: str, pod_template: Js
     own = object_at(
         next((patch for patch in as_list(patches) if value_at(patch, ("manager",)) == manager), None)
     )
-    kept = [
+    entries = [
         entry
         for entry in as_list(value_at(own, (*_SPEC_PATH, "replicatedJobs")))
         if value_at(entry, ("name",)) != replicated_job
     ]
     if pod_template:
-        kept.append({"name": replicated_job, "template": {"spec": {"template": pod_template}}})
-    rest = {key: value for key, value in own.items() if key != _SPEC_PATH[0]}
-    spec = {_SPEC_PATH[0]: {"template": {"spec": {"replicatedJobs": kept}}}} if kept else {}
-    return [*others, {**rest, "manager": manager, **spec}]
+        entries.append({"name": replicated_job, "template": {"spec": {"template": pod_template}}})
+    other_fields = {key: value for key, value in own.items() if key != _SPEC_PATH[0]}
+    spec = {_SPEC_PATH[0]: {"template": {"spec": {"replicatedJobs": entries}}}} if entries else {}
+    return [*others, {**other_fields, "manager": manager, **spec}]
 
 
 def without_patch(patches: Any, manager: str) -> list[Any]:

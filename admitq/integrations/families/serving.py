@@ -22,9 +22,9 @@ _LARGEST: Final = 2**31 - 1
 
 def get_replicas(obj: JsonObject, *path: str, default: int = 1) -> int:
     """Return the number of replicas at a path; the default if it is absent or invalid."""
-    found = value_at(obj, path or ("spec", "replicas"))
-    is_number = isinstance(found, int) and not isinstance(found, bool)
-    return min(found, _LARGEST) if is_number and found >= 0 else default
+    replicas = value_at(obj, path or ("spec", "replicas"))
+    is_number = isinstance(replicas, int) and not isinstance(replicas, bool)
+    return min(replicas, _LARGEST) if is_number and replicas >= 0 else default
 
 
 def has_no_ready_replicas(obj: JsonObject, _names: Names) -> bool:
@@ -44,11 +44,11 @@ def are_all_replicas_ready(obj: JsonObject) -> bool:
 
 def get_queue_labels(obj: JsonObject, names: Names) -> dict[str, str]:
     """Return the labels of the object that determine the queue and the priority of its pods."""
-    found = {
+    labels = {
         names.queue_name: get_queue_name(obj, names),
         names.priority_class: get_label(obj, names.priority_class),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in labels.items() if value}
 
 
 def with_template_metadata(
@@ -72,7 +72,7 @@ def find_queue_removal(old: JsonObject, new: JsonObject, context: RuleContext) -
     names = context.names
     if get_queue_name(old, names) and not get_queue_name(new, names) and has_no_ready_replicas(new, names):
         where = ErrorPath("metadata.labels").key(names.queue_name)
-        yield FieldError.invalid(where, "", IMMUTABLE, "name another queue, or create the object anew")
+        yield FieldError.invalid(where, "", IMMUTABLE, "name another queue, or create another object")
 
 
 def find_shape_changes(old: JsonObject, new: JsonObject, template: FieldPath) -> Iterator[FieldError]:
@@ -83,4 +83,4 @@ def find_shape_changes(old: JsonObject, new: JsonObject, template: FieldPath) ->
         # Other programs may write the same value in another notation, which custom resources keep.
         if not are_equivalent({field: before.get(field)}, {field: after.get(field)}):
             where = ErrorPath(".".join((*path, field)))
-            yield FieldError.invalid(where, after.get(field), IMMUTABLE, "create the object anew")
+            yield FieldError.invalid(where, after.get(field), IMMUTABLE, "create another object")

@@ -225,15 +225,17 @@ def _get_role_template(app: JsonObject, role: Role) -> JsonObject:
 
 def _compute_containers(app: JsonObject, role: Role) -> list[JsonObject]:
     own = object_at(app, role.path)
-    found = objects_at(_get_role_template(app, role), ("spec", "containers"))
-    place = next((at for at, container in enumerate(found) if container.get("name") == role.container), 0)
-    spark = found[place] if found else {"name": role.container}
+    containers = objects_at(_get_role_template(app, role), ("spec", "containers"))
+    place = next(
+        (at for at, container in enumerate(containers) if container.get("name") == role.container), 0
+    )
+    spark = containers[place] if containers else {"name": role.container}
     spark = {**spark, "resources": _compute_resources(app, role, spark)}
     image = text_at(own, ("image",)) or text_at(app, ("spec", "image"))
     if image:
         spark = {**spark, "image": image}
     return _with_missing_containers(
-        [*found[:place], spark, *found[place + 1 :]], objects_at(own, ("sidecars",))
+        [*containers[:place], spark, *containers[place + 1 :]], objects_at(own, ("sidecars",))
     )
 
 
@@ -333,14 +335,14 @@ def _with_field(app: JsonObject, path: FieldPath, value: Mapping[str, Any] | lis
     return with_value(app, path, value) if value else without_value(app, path)
 
 
-def _with_node_selector(app: JsonObject, role: Role, wanted: Mapping[str, str]) -> JsonObject:
+def _with_node_selector(app: JsonObject, role: Role, selector: Mapping[str, str]) -> JsonObject:
     """Return the application with another node selector for a role, in a field that the operator accepts."""
     base = _get_shared_node_selector(app, _get_role_template(app, role))
     prefix, path = _get_selector_prefix(role), (*role.path, "nodeSelector")
     configured, own = _get_configured_entries(app, prefix), text_fields_at(app, path)
     if not has_common_node_selector(app):
-        return _with_field(app, path, select_entries_to_add(wanted, {**base, **configured}, own))
-    entries = select_entries_to_add(wanted, {**base, **own}, configured)
+        return _with_field(app, path, select_entries_to_add(selector, {**base, **configured}, own))
+    entries = select_entries_to_add(selector, {**base, **own}, configured)
     others = {key: value for key, value in object_at(app, CONF).items() if not key.startswith(prefix)}
     return _with_field(app, CONF, {**others, **{prefix + key: value for key, value in entries.items()}})
 

@@ -43,7 +43,7 @@ class _KnownLocation:
 def _create_location(
     holder: str, template: str = "template", replicas: str = "replicas", job: str = ""
 ) -> _KnownLocation:
-    paths = (parse_path(f"{holder}.{one}") if one else () for one in (template, replicas, job))
+    paths = (parse_path(f"{holder}.{path}") if path else () for path in (template, replicas, job))
     return _KnownLocation(*paths)
 
 

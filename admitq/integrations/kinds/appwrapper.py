@@ -73,11 +73,11 @@ def _list_components(job: JsonObject) -> list[Any]:
 
 def _list_wrapped_pods(job: JsonObject) -> list[_WrappedPods]:
     """Return the pods of all components, in the order of the podsets."""
-    found: list[_WrappedPods] = []
+    pods: list[_WrappedPods] = []
     for index, component in enumerate(_list_components(job)):
         for place, (path, count) in enumerate(find_pods(component)):
-            found.append(_WrappedPods(index, place, (*COMPONENTS, index, "template", *path), count))
-    return found
+            pods.append(_WrappedPods(index, place, (*COMPONENTS, index, "template", *path), count))
+    return pods
 
 
 def _get_pod_set_name(job: JsonObject, index: int) -> str:
@@ -188,9 +188,9 @@ def _compare_pods(
             *(compare_pods(pods, counts.get(path), counted=not grows) for path, pods in of_child.items()),
             *(
                 compare_pods(
-                    PodsOfTemplate(object_at(child, one), 1), PodsOfTemplate(object_at(wrapped, one), 1)
+                    PodsOfTemplate(object_at(child, path), 1), PodsOfTemplate(object_at(wrapped, path), 1)
                 )
-                for one in declared
+                for path in declared
             ),
         )
     )

@@ -37,8 +37,12 @@ def mutate(deployment: JsonObject, context: RuleContext) -> JsonObject:
     """Return the Deployment with a template for held pods of the Deployment's queue."""
     names = context.names
     labels = {names.managed: "true", **get_queue_labels(deployment, names)}
-    held = with_template_metadata(deployment, _TEMPLATE, labels, {names.pod_suspending_parent: HELD_BY})
-    return _with_admission_gates(held, context) if context.gates.is_enabled(Gate.ADMISSION_GATED_BY) else held
+    suspended = with_template_metadata(deployment, _TEMPLATE, labels, {names.pod_suspending_parent: HELD_BY})
+    return (
+        _with_admission_gates(suspended, context)
+        if context.gates.is_enabled(Gate.ADMISSION_GATED_BY)
+        else suspended
+    )
 
 
 def _with_admission_gates(deployment: JsonObject, context: RuleContext) -> JsonObject:
@@ -46,12 +50,12 @@ def _with_admission_gates(deployment: JsonObject, context: RuleContext) -> JsonO
     names = context.names
     own, had = list_gates(deployment, names), list_gates(context.stored_object or {}, names)
     of_pods = list_gates(get_mapping(deployment, *_TEMPLATE), names)
-    left = [gate for gate in of_pods if gate in own or gate not in had]
-    wanted = [*left, *(gate for gate in own if gate not in left)]
+    remaining = [gate for gate in of_pods if gate in own or gate not in had]
+    gates = [*remaining, *(gate for gate in own if gate not in remaining)]
     path = (*_TEMPLATE, "metadata", "annotations", names.admission_gated_by)
-    if wanted == of_pods:
+    if gates == of_pods:
         return deployment
-    return with_value(deployment, path, ",".join(wanted)) if wanted else without_value(deployment, path)
+    return with_value(deployment, path, ",".join(gates)) if gates else without_value(deployment, path)
 
 
 def compare_child(

@@ -104,17 +104,17 @@ def list_groups(lws: JsonObject, pods: Sequence[JsonObject]) -> list[ServedGroup
     indexes = set(range(min(replicas, _MAX_REPLICAS)))
     if _is_rollout_in_progress(lws):
         most = replicas + _get_max_surge(lws, replicas)
-        found = (
+        numbers = (
             _parse_number(get_label(pod, _GROUP_INDEX_LABEL)) for pod in pods if not is_being_deleted(pod)
         )
-        indexes |= {index for index in found if index is not None and replicas <= index < most}
+        indexes |= {index for index in numbers if index is not None and replicas <= index < most}
     return [ServedGroup(f"{name}-{index}", str(index)) for index in sorted(indexes)]
 
 
 def _is_rollout_in_progress(lws: JsonObject) -> bool:
     listed = value_at(lws, ("status", "conditions"), [])
-    found: Mapping[str, Any] = find_condition(listed, "UpdateInProgress") or {}
-    return found.get("status") == "True"
+    condition: Mapping[str, Any] = find_condition(listed, "UpdateInProgress") or {}
+    return condition.get("status") == "True"
 
 
 def _get_max_surge(lws: JsonObject, replicas: int) -> int:
@@ -161,10 +161,10 @@ def mutate(lws: JsonObject, context: RuleContext) -> JsonObject:
 
 def validate_create(lws: JsonObject, _context: RuleContext) -> list[FieldError]:
     """Return the errors of the number of groups."""
-    found = value_at(lws, ("spec", "replicas"))
-    if found is None or 0 <= get_replicas(lws, default=-1) <= _MAX_REPLICAS:
+    replicas = value_at(lws, ("spec", "replicas"))
+    if replicas is None or 0 <= get_replicas(lws, default=-1) <= _MAX_REPLICAS:
         return []
-    return [FieldError.invalid("spec.replicas", found, f"must be between 0 and {_MAX_REPLICAS}")]
+    return [FieldError.invalid("spec.replicas", replicas, f"must be between 0 and {_MAX_REPLICAS}")]
 
 
 def validate_update(old: JsonObject, new: JsonObject, context: RuleContext) -> list[FieldError]:
@@ -178,7 +178,7 @@ def _find_group_changes(old: JsonObject, new: JsonObject, context: RuleContext) 
         yield from find_shape_changes(old, new, template)
     size = get_replicas(new, *_GROUP_SIZE)
     if context.gates.is_enabled(Gate.LWS_IMMUTABLE_GROUP_SIZE) and get_replicas(old, *_GROUP_SIZE) != size:
-        yield FieldError.invalid(".".join(_GROUP_SIZE), size, IMMUTABLE, "create the object anew")
+        yield FieldError.invalid(".".join(_GROUP_SIZE), size, IMMUTABLE, "create another object")
 
 
 LEADER_WORKER_SET = Integration(

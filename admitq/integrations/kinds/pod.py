@@ -87,8 +87,8 @@ def mutate(pod: JsonObject, context: RuleContext) -> JsonObject:
 
 
 def _with_item(pod: JsonObject, path: tuple[str, ...], item: Any) -> JsonObject:
-    found = value_at(pod, path, [])
-    items: list[Any] = found if isinstance(found, list) else []
+    value = value_at(pod, path, [])
+    items: list[Any] = value if isinstance(value, list) else []
     return pod if item in items else with_value(pod, path, [*items, item])
 
 

@@ -156,11 +156,11 @@ def _find_errors(job: JsonObject, context: RuleContext) -> list[FieldError]:
     has_cluster = bool(object_at(value_at(job, SPEC)))
     if is_ignored(job):
         selector = dict(object_at(value_at(job, SELECTOR)))
-        detail = "a job that is queued makes its own cluster and cannot select another one"
+        detail = "a job that is queued creates its own cluster and cannot select another one"
         error = FieldError.invalid("spec.clusterSelector", selector, detail, "take one of the two out")
         return [error] if has_cluster else []
     if not has_cluster:
-        return [FieldError.required("spec.rayClusterSpec", "a job that is queued makes its own cluster")]
+        return [FieldError.required("spec.rayClusterSpec", "a job that is queued creates its own cluster")]
     errors: list[FieldError] = []
     if value_at(job, SHUTDOWN) is not True:
         detail = "a job that is queued must delete its cluster when it has finished"

@@ -69,19 +69,19 @@ def is_outdated(stateful_set: JsonObject, pod: JsonObject) -> bool:
 
     The status must be up to date: an outdated status does not name the newer revision.
     """
-    revision, wanted = get_label(pod, _REVISION_LABEL), get_text(stateful_set, "status", "updateRevision")
+    revision, target = get_label(pod, _REVISION_LABEL), get_text(stateful_set, "status", "updateRevision")
     observed = value_at(stateful_set, ("status", "observedGeneration"))
-    is_rolled_out = observed == value_at(stateful_set, ("metadata", "generation")) and wanted != get_text(
+    is_rolled_out = observed == value_at(stateful_set, ("metadata", "generation")) and target != get_text(
         stateful_set, "status", "currentRevision"
     )
-    if not is_rolled_out or not revision or not wanted or revision == wanted:
+    if not is_rolled_out or not revision or not target or revision == target:
         return False
     ordinal = get_label(pod, _INDEX_LABEL) or get_text(pod, "metadata", "name").rpartition("-")[2]
-    kept = get_replicas(stateful_set, "spec", "ordinals", "start", default=0) + get_replicas(
+    end = get_replicas(stateful_set, "spec", "ordinals", "start", default=0) + get_replicas(
         stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0
     )
     rolls = value_at(stateful_set, ("spec", "updateStrategy", "type"), "RollingUpdate") == "RollingUpdate"
-    return rolls and ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 10 and int(ordinal) >= kept
+    return rolls and ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 10 and int(ordinal) >= end
 
 
 def compare_child(
@@ -125,8 +125,8 @@ def _scales_up_from_zero(old: JsonObject, new: JsonObject) -> bool:
 def validate_update(old: JsonObject, new: JsonObject, context: RuleContext) -> list[FieldError]:
     """Return an error for each change of the pods that quota was reserved for, and for invalid scaling."""
     errors = [*find_queue_removal(old, new, context)]
-    held = is_suspended_by(get_mapping(new, *_TEMPLATE), HELD_BY, context.names)
-    if context.is_managed and held:
+    was_held = is_suspended_by(get_mapping(new, *_TEMPLATE), HELD_BY, context.names)
+    if context.is_managed and was_held:
         errors += [*find_shape_changes(old, new, _TEMPLATE), *_find_scaling_errors(old, new, context)]
     return errors
 

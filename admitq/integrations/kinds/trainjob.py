@@ -81,9 +81,9 @@ def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
     )
 
 
-def resolve(job: JsonObject, found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
+def resolve(job: JsonObject, objects: Mapping[ObjectReference, JsonObject]) -> JsonObject:
     """Return the job with its runtime, if the runtime exists."""
-    runtime = next((found[reference] for reference in list_references(job) if reference in found), None)
+    runtime = next((objects[reference] for reference in list_references(job) if reference in objects), None)
     return job if runtime is None else with_value(job, (_RUNTIME_KEY,), runtime)
 
 
@@ -126,14 +126,14 @@ def _count_nodes(job: JsonObject, runtime: Any, name: str, step: str, template: 
     count = as_int(value_at(template, ("spec", "parallelism")), 1)
     if step == _TRAINER and policy:
         count = as_int(policy.get("numNodes"), 1)
-    wanted = as_int(value_at(job, ("spec", "trainer", "numNodes")), -1)
-    if wanted < 0:
+    nodes = as_int(value_at(job, ("spec", "trainer", "numNodes")), -1)
+    if nodes < 0:
         return count
     if isinstance(policy.get("mpi"), Mapping):
         if name != _NODE:
             return count
-        return max(wanted - 1, 1) if _runs_launcher_as_node(runtime) else wanted
-    return wanted if step == _TRAINER else count
+        return max(nodes - 1, 1) if _runs_launcher_as_node(runtime) else nodes
+    return nodes if step == _TRAINER else count
 
 
 def _runs_launcher_as_node(runtime: Any) -> bool:
@@ -159,8 +159,8 @@ def _fill_in_container(job: JsonObject, runtime: Any, entry: JsonObject, step: s
         return container
     resources = object_at(trainer.get("resourcesPerNode"))
     if resources.get("limits") or resources.get("requests"):
-        kept = {field: resources[field] for field in ("limits", "requests") if resources.get(field)}
-        container = {**container, "resources": kept}
+        fields = {field: resources[field] for field in ("limits", "requests") if resources.get(field)}
+        container = {**container, "resources": fields}
     return _with_env(container, as_list(trainer.get("env")))
 
 

@@ -63,7 +63,7 @@ class WorkloadGauges:
     def _set_pending_by_local_queue(self) -> None:
         """Count the active and the inadmissible workloads of each LocalQueue."""
         parked = (
-            Counter(one.local_queue for one in self._pending.workloads() if one.is_parked)
+            Counter(workload.local_queue for workload in self._pending.workloads() if workload.is_parked)
             if self._queues.pending_by_local_queue
             else {}
         )
@@ -111,22 +111,24 @@ class WorkloadGauges:
             "pending_workloads",
             Counter(
                 add_custom_labels(
-                    self._counts.custom_labels_of(one.workload),
-                    cluster_queue=one.cluster_queue,
-                    status="inadmissible" if one.is_parked else "active",
+                    self._counts.custom_labels_of(workload.workload),
+                    cluster_queue=workload.cluster_queue,
+                    status="inadmissible" if workload.is_parked else "active",
                 )
-                for one in self._pending.workloads()
-                if one.cluster_queue in queues
+                for workload in self._pending.workloads()
+                if workload.cluster_queue in queues
             ),
             [{**place, "status": status} for place in places for status in ("active", "inadmissible")],
         )
         by_cluster_queue, by_local_queue = Counter[Labels](), Counter[Labels]()
-        for one, count in self._counts.admitted():
-            if one.reserved_in in queues:
-                by_cluster_queue[add_custom_labels(one.custom_labels, cluster_queue=one.reserved_in)] += count
-            if one.queue in by_queue:
-                of_queue = {"name": one.queue.name, "namespace": one.queue.namespace}
-                by_local_queue[add_custom_labels(one.custom_labels, **of_queue)] += count
+        for state, count in self._counts.admitted():
+            if state.reserved_in in queues:
+                by_cluster_queue[add_custom_labels(state.custom_labels, cluster_queue=state.reserved_in)] += (
+                    count
+                )
+            if state.queue in by_queue:
+                of_queue = {"name": state.queue.name, "namespace": state.queue.namespace}
+                by_local_queue[add_custom_labels(state.custom_labels, **of_queue)] += count
         set_counts(self._metrics, "admitted_active_workloads", by_cluster_queue, places)
         set_counts(
             self._metrics,

@@ -25,6 +25,6 @@ class ManagerMeasures:
         self.gauges = WorkloadGauges(scope, self.queues, pending or PendingWorkloads())
 
     def forget_cluster_queue(self, name: str) -> None:
-        """Drop all that is kept of a ClusterQueue that was deleted."""
+        """Drop all series and numbers of a ClusterQueue that was deleted."""
         self.workloads.forget_cluster_queue(name)
         self.queues.forget_cluster_queue(name)

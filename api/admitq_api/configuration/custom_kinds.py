@@ -11,8 +11,8 @@ from admitq_api.syntax import check_dns_subdomain
 
 
 def _check_path(value: str) -> str:
-    found = parse_path(value)
-    if EACH_ELEMENT in found or POD_SET_NAME in found:
+    parsed = parse_path(value)
+    if EACH_ELEMENT in parsed or POD_SET_NAME in parsed:
         raise ValueError(
             f"{value!r} leads to more than one place: write a path without {EACH_ELEMENT} and {POD_SET_NAME}"
         )
@@ -20,8 +20,8 @@ def _check_path(value: str) -> str:
 
 
 def _check_element_path(value: str) -> str:
-    found = parse_path(value)
-    if found.count(EACH_ELEMENT) > 1 or POD_SET_NAME in found:
+    parsed = parse_path(value)
+    if parsed.count(EACH_ELEMENT) > 1 or POD_SET_NAME in parsed:
         raise ValueError(f"{value!r} leads too far: write {EACH_ELEMENT} once at most, and no {POD_SET_NAME}")
     return value
 
@@ -140,8 +140,8 @@ class CustomPodSet(Section):
 
 def _get_list_path(path: str) -> tuple[str, ...] | None:
     """Return the path of the list with the elements of a path; None if it contains no list."""
-    found = parse_path(path)
-    return found[: found.index(EACH_ELEMENT)] if EACH_ELEMENT in found else None
+    parsed = parse_path(path)
+    return parsed[: parsed.index(EACH_ELEMENT)] if EACH_ELEMENT in parsed else None
 
 
 class CustomKind(Section):

@@ -145,8 +145,8 @@ def check_kind_version_group(name: str) -> str:
     Raises:
         ValueError: the name does not have this form.
     """
-    kind, _, rest = name.partition(".")
-    version, _, group = rest.partition(".")
+    kind, _, version_and_group = name.partition(".")
+    version, _, group = version_and_group.partition(".")
     if (
         not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind)
         or not version

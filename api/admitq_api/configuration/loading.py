@@ -32,49 +32,49 @@ def load_configuration(text: str, *, service_account_namespace: str = "") -> Con
     Raises:
         ConfigurationError: the file is invalid. The error has the path of each invalid field and a remedy.
     """
-    given = _without_default_values(_parse(text))
-    names = names_for(_find_group(given))
-    if given:
-        _require_api_version_and_kind(given, names)
+    document = _without_default_values(_parse(text))
+    names = names_for(_find_group(document))
+    if document:
+        _require_api_version_and_kind(document, names)
     switched_off: tuple[str, ...] = ()
-    if given.get("apiVersion") in names.config_api_versions[1:]:
-        older = convert_to_v1beta2(given, names.config_api_version)
-        given, switched_off = older.document, older.switched_off
-    document = _merge(_create_defaults(names, service_account_namespace, given), given)
+    if document.get("apiVersion") in names.config_api_versions[1:]:
+        older = convert_to_v1beta2(document, names.config_api_version)
+        document, switched_off = older.document, older.switched_off
+    with_defaults = _merge(_create_defaults(names, service_account_namespace, document), document)
     try:
-        configuration = Configuration.model_validate_json(orjson.dumps(document))
+        configuration = Configuration.model_validate_json(orjson.dumps(with_defaults))
     except ValidationError as error:
         raise ConfigurationError(_format_problem(details) for details in error.errors()) from None
     fields = {get_wire_name(name, field): name for name, field in Configuration.model_fields.items()}
     return configuration.model_copy(update={fields[name]: None for name in switched_off})
 
 
-def _find_group(given: Mapping[str, Any]) -> ApiGroup:
+def _find_group(document: Mapping[str, Any]) -> ApiGroup:
     """Return the API group that the file names, or that of its apiVersion, or the default group."""
     for group in GROUPS:
-        if given.get("apiGroup") == group:
+        if document.get("apiGroup") == group:
             return group
     for group in GROUPS:
-        if given.get("apiVersion") in names_for(group).config_api_versions:
+        if document.get("apiVersion") in names_for(group).config_api_versions:
             return group
     return DEFAULT_GROUP
 
 
-def _require_api_version_and_kind(given: Mapping[str, Any], names: Names) -> None:
+def _require_api_version_and_kind(document: Mapping[str, Any], names: Names) -> None:
     missing = [
         f"{field}: is required: write {value}"
         for field, value in (("apiVersion", names.config_api_version), ("kind", KIND))
-        if field not in given
+        if field not in document
     ]
     if missing:
         raise ConfigurationError(missing)
 
 
 def _create_defaults(
-    names: Names, service_account_namespace: str, given: Mapping[str, Any]
+    names: Names, service_account_namespace: str, document: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the defaults that depend on the API group and the namespace."""
-    chosen = given.get("namespace")
+    chosen = document.get("namespace")
     namespace = chosen if isinstance(chosen, str) else service_account_namespace or names.default_namespace
     defaults: dict[str, Any] = {
         "apiVersion": names.config_api_version,
@@ -89,16 +89,16 @@ def _create_defaults(
         },
         "multiKueue": {"dispatcherName": names.dispatcher_all_at_once},
     }
-    if "managedJobsNamespaceSelector" not in given:
+    if "managedJobsNamespaceSelector" not in document:
         defaults["managedJobsNamespaceSelector"] = select_all_namespaces_except(namespace)
     return defaults
 
 
-def _merge(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    result = {**defaults, **given}
+def _merge(defaults: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    result = {**defaults, **document}
     for key, value in defaults.items():
-        if isinstance(value, Mapping) and isinstance(given.get(key), Mapping):
-            result[key] = _merge(cast("Mapping[str, Any]", value), given[key])
+        if isinstance(value, Mapping) and isinstance(document.get(key), Mapping):
+            result[key] = _merge(cast("Mapping[str, Any]", value), document[key])
     return result
 
 
@@ -110,7 +110,7 @@ class _StrictLoader(yaml.CSafeLoader):
         for key, _ in node.value:
             if keys.count(key.value) > 1:
                 raise yaml.MarkedYAMLError(
-                    problem=f"{key.value}: is given twice; remove one", problem_mark=key.start_mark
+                    problem=f"{key.value}: occurs twice; remove one", problem_mark=key.start_mark
                 )
         return super().construct_mapping(node, deep)
 
@@ -123,7 +123,7 @@ def _parse(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ConfigurationError([f"the file is not YAML: {' '.join(str(error).split())}"]) from None
     except TypeError as error:
-        raise ConfigurationError([f"the file has something in it that JSON cannot hold: {error}"]) from None
+        raise ConfigurationError([f"the file has a value that JSON does not support: {error}"]) from None
     if len(plain) > 1:
         raise ConfigurationError(["the file has several documents: keep one"])
     if plain and not isinstance(plain[0], dict):
@@ -167,17 +167,17 @@ ABSENT_IF_ZERO: Final = (
 """Fields that some programs write as empty or zero to request the default."""
 
 
-def _without_default_values(given: dict[str, Any]) -> dict[str, Any]:
+def _without_default_values(document: dict[str, Any]) -> dict[str, Any]:
     """Remove empty and zero fields that request their default."""
     for paths, zeroes in ((ABSENT_IF_EMPTY, ("",)), (ABSENT_IF_ZERO, ("0", "0s"))):
         for path in paths:
             *sections, last = path.split(".")
-            place: Any = given
+            place: Any = document
             for section in sections:
                 place = cast("dict[str, Any]", place).get(section) if isinstance(place, dict) else None
             if isinstance(place, dict) and cast("dict[str, Any]", place).get(last) in zeroes:
                 del place[last]
-    return given
+    return document
 
 
 def _format_problem(details: ErrorDetails) -> str:

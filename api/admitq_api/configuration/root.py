@@ -161,14 +161,14 @@ class Configuration(Section):
 
     def list_settings_without_effect(self) -> tuple[str, ...]:
         """Return the fields that are set and have no effect, because their features do not exist."""
-        given: dict[str, object] = {
+        ignored: dict[str, object] = {
             # The dispatcher's name follows from the API group unless it is set.
             "multiKueue": self.multi_kueue.model_fields_set - {"dispatcher_name"},
             "visibilityServer": self.visibility_server.model_fields_set,
             "resources.deviceClassMappings": self.resources.device_class_mappings,
             "pprofBindAddress": parse_address(self.pprof_bind_address),
         }
-        return tuple(field for field, value in given.items() if value)
+        return tuple(field for field, value in ignored.items() if value)
 
     @field_validator("feature_gates")
     @classmethod

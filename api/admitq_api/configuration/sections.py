@@ -189,7 +189,7 @@ class MultiKueue(Section):
 
     @field_validator("external_frameworks")
     @classmethod
-    def _once(cls, value: tuple[ExternalFramework, ...]) -> tuple[ExternalFramework, ...]:
+    def _reject_duplicates(cls, value: tuple[ExternalFramework, ...]) -> tuple[ExternalFramework, ...]:
         reject_duplicates(tuple(framework.name for framework in value))
         return value
 

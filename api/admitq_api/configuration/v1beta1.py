@@ -44,13 +44,13 @@ class ConvertedDocument:
     """Sections that are disabled. They are validated with the rest, and then treated as absent."""
 
 
-def convert_to_v1beta2(given: Mapping[str, Any], api_version: str) -> ConvertedDocument:
+def convert_to_v1beta2(original: Mapping[str, Any], api_version: str) -> ConvertedDocument:
     """Convert a file of v1beta1 to the version ``api_version``.
 
     Raises:
         ConfigurationError: a field that v1beta2 does not have has the wrong type.
     """
-    document: dict[str, Any] = {**given, "apiVersion": api_version}
+    document: dict[str, Any] = {**original, "apiVersion": api_version}
     off: list[str] = []
     problems: list[str] = []
     for name, defaults in SWITCHED_SECTIONS.items():

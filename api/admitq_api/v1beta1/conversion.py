@@ -36,13 +36,18 @@ def convert(obj: Mapping[str, Any], to: str, names: Names) -> dict[str, Any]:
     Raises:
         ConversionError: the kind is not one of admitq's kinds, or one of the versions is not served.
     """
-    given, kind = obj.get("apiVersion"), obj.get("kind")
+    api_version, kind = obj.get("apiVersion"), obj.get("kind")
     of_kind = list_differences(names).get(kind) if isinstance(kind, str) else None
     versions = {f"{names.group}/{version}": version for version in (names.version, names.older_version)}
-    if of_kind is None or not isinstance(given, str) or given not in versions or to not in versions.values():
-        raise ConversionError(f"{given!r} {kind!r} cannot be converted to {names.group}/{to}")
+    if (
+        of_kind is None
+        or not isinstance(api_version, str)
+        or api_version not in versions
+        or to not in versions.values()
+    ):
+        raise ConversionError(f"{api_version!r} {kind!r} cannot be converted to {names.group}/{to}")
     result = dict(obj)
-    if versions[given] == to:
+    if versions[api_version] == to:
         return result
     result["apiVersion"] = f"{names.group}/{to}"
     goes_up = to == names.version
@@ -50,11 +55,11 @@ def convert(obj: Mapping[str, Any], to: str, names: Names) -> dict[str, Any]:
     _restore_fields(result, to, _list_carried_fields(carried, goes_up=goes_up), names)
     aside: list[tuple[Steps, Any]] = []
     for change in of_kind:
-        left = list(change.up(result) if goes_up else change.down(result))
+        unconverted = list(change.up(result) if goes_up else change.down(result))
         if change in carried:
-            aside += left
+            aside += unconverted
     if aside:
-        _store_in_annotation(result, versions[given] or "", aside, names)
+        _store_in_annotation(result, versions[api_version] or "", aside, names)
     return result
 
 
@@ -111,10 +116,10 @@ def _restore_fields(
 def _parse_annotation(text: object, version: str) -> Iterator[tuple[Steps, Any]]:
     """Yield the fields of a version in an annotation; none if it lacks the form of `_store_in_annotation`."""
     try:
-        found = orjson.loads(text if isinstance(text, str) else b"")
+        annotation = orjson.loads(text if isinstance(text, str) else b"")
     except orjson.JSONDecodeError:
         return
-    match found:
+    match annotation:
         case {"version": str(of), "fields": [*fields]} if of == version:
             for entry in fields:
                 match entry:
@@ -145,6 +150,6 @@ def _get_annotations(obj: dict[str, Any]) -> dict[str, Any]:
 
 def _set_annotations(obj: dict[str, Any], annotations: dict[str, Any]) -> None:
     metadata = obj.get("metadata")
-    kept = dict(cast("dict[str, Any]", metadata)) if isinstance(metadata, dict) else {}
-    kept.pop("annotations", None)
-    obj["metadata"] = {**kept, "annotations": annotations} if annotations else kept
+    new_metadata = dict(cast("dict[str, Any]", metadata)) if isinstance(metadata, dict) else {}
+    new_metadata.pop("annotations", None)
+    obj["metadata"] = {**new_metadata, "annotations": annotations} if annotations else new_metadata

@@ -72,12 +72,12 @@ class GroupedFields:
     def up(self, obj: dict[str, Any]) -> LostFields:
         """Move the fields to their object."""
         for _, holder in iterate_copies(obj, self.at):
-            given = {field: holder.pop(field) for field in self.older if field in holder}
-            if given:
-                kept = holder.get(self.newer)
+            older_fields = {field: holder.pop(field) for field in self.older if field in holder}
+            if older_fields:
+                newer_value = holder.get(self.newer)
                 holder[self.newer] = {
-                    **(cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}),
-                    **given,
+                    **(cast("dict[str, Any]", newer_value) if isinstance(newer_value, dict) else {}),
+                    **older_fields,
                 }
         yield from ()
 
@@ -86,10 +86,10 @@ class GroupedFields:
         for _, holder in iterate_copies(obj, self.at):
             inner = holder.get(self.newer)
             fields = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
-            given = {field: fields[field] for field in self.older if field in fields}
-            if given:
+            older_fields = {field: fields[field] for field in self.older if field in fields}
+            if older_fields:
                 del holder[self.newer]
-                holder.update(given)
+                holder.update(older_fields)
         yield from ()
 
 
@@ -113,12 +113,12 @@ class NameList:
     def up(self, obj: dict[str, Any]) -> LostFields:
         """Convert the names to objects."""
         for steps, holder in iterate_copies(obj, self.at):
-            names = given = holder.pop(self.older, None)
+            names = value = holder.pop(self.older, None)
             if isinstance(names, list):
                 names = [{"name": name} for name in cast("list[Any]", names)]
             if names:
                 holder[self.newer] = {self.items: names}
-                yield (*steps, self.older), given
+                yield (*steps, self.older), value
 
     def down(self, obj: dict[str, Any]) -> LostFields:
         """Do nothing, because v1beta1 has the list of objects too."""
@@ -210,13 +210,13 @@ class SplitReference:
     def up(self, obj: dict[str, Any]) -> LostFields:
         """Create the reference, if both name and source are set. Otherwise yield the one that is set."""
         for steps, holder in iterate_copies(obj, self.at):
-            given = {field: holder.pop(field, "") for field in (self.source, self.name)}
-            source, name = given[self.source], given[self.name]
-            found = self.sources.get(source) if isinstance(source, str) else None
-            if found is not None and name:
-                holder[self.newer] = {"group": found[0], "kind": found[1], "name": name}
+            older_fields = {field: holder.pop(field, "") for field in (self.source, self.name)}
+            source, name = older_fields[self.source], older_fields[self.name]
+            known_source = self.sources.get(source) if isinstance(source, str) else None
+            if known_source is not None and name:
+                holder[self.newer] = {"group": known_source[0], "kind": known_source[1], "name": name}
             else:
-                yield from (((*steps, field), value) for field, value in given.items() if value)
+                yield from (((*steps, field), value) for field, value in older_fields.items() if value)
 
     def down(self, obj: dict[str, Any]) -> LostFields:
         """Split the reference.
@@ -261,8 +261,8 @@ class TopologyEncoding:
         self, obj: dict[str, Any], form: str, anew: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> LostFields:
         for _, holder in iterate_copies(obj, self.at):
-            given = holder.get(self.field)
-            if isinstance(given, dict) and form in given:
+            value = holder.get(self.field)
+            if isinstance(value, dict) and form in value:
                 with suppress(MalformedAssignment):
-                    holder[self.field] = anew(cast("dict[str, Any]", given))
+                    holder[self.field] = anew(cast("dict[str, Any]", value))
         yield from ()

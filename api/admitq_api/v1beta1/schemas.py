@@ -32,16 +32,16 @@ def create_older_version(
         changes: the differences.
         name: the name of the older version.
     """
-    made: dict[str, Any] = {**deepcopy(version), "name": name, "storage": False}
+    older: dict[str, Any] = {**deepcopy(version), "name": name, "storage": False}
     # If all versions have the same selectable fields, the API server expects one common schema.
-    made.pop("selectableFields", None)
-    schema = made["schema"]["openAPIV3Schema"]
+    older.pop("selectableFields", None)
+    schema = older["schema"]["openAPIV3Schema"]
     for change in changes:
         for holder in _find_holder(schema, change.at):
             _apply(schema, holder, change)
         if isinstance(change, RenamedField):
-            _rename_in_paths(made, change)
-    return made
+            _rename_in_paths(older, change)
+    return older
 
 
 def _find_holder(schema: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
@@ -126,11 +126,11 @@ def _split_reference(root: dict[str, Any], holder: dict[str, Any], change: Split
             "fieldPath": ".priority",
         }
     ]
-    kept = [rule for rule in root[RULES] if change.newer not in rule["rule"]]
+    other_rules = [rule for rule in root[RULES] if change.newer not in rule["rule"]]
     old_source, new_source = (_create_value_expression(of, source) for of in ("oldSelf", "self"))
     old_name, new_name = (_create_value_expression(of, name) for of in ("oldSelf", "self"))
     root[RULES] = [
-        *kept,
+        *other_rules,
         {
             "rule": f"!{WAS_RESERVED} || {old_source} == {new_source}",
             "message": f"{source} is immutable while quota is reserved",

@@ -27,12 +27,12 @@ def list_domains(assignment: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         MalformedAssignment: it does not have the form of v1beta2, or has more than `MAX_LISTED_DOMAINS`.
     """
-    found: list[Domain] = []
+    domains: list[Domain] = []
     names = _require_texts(assignment.get("levels"))
     for part in _iterate_objects(assignment.get("slices")):
         count = part.get("domainCount")
         # This is checked first, because a small slice can state any number.
-        if not _is_positive_int(count) or len(found) + cast("int", count) > MAX_LISTED_DOMAINS:
+        if not _is_positive_int(count) or len(domains) + cast("int", count) > MAX_LISTED_DOMAINS:
             raise MalformedAssignment("domainCount")
         levels = [
             _list_values(level, cast("int", count)) for level in _iterate_objects(part.get("valuesPerLevel"))
@@ -40,10 +40,10 @@ def list_domains(assignment: Mapping[str, Any]) -> dict[str, Any]:
         if len(levels) != len(names):
             raise MalformedAssignment("valuesPerLevel")
         pods = _list_pod_counts(part.get("podCounts"), cast("int", count))
-        found += zip(zip(*levels, strict=True), pods, strict=True)
+        domains += zip(zip(*levels, strict=True), pods, strict=True)
     return {
         "levels": names,
-        "domains": [{"values": list(values), "count": count} for values, count in found],
+        "domains": [{"values": list(values), "count": count} for values, count in domains],
     }
 
 

@@ -254,7 +254,9 @@ CASES: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
             [f"customresourcedefinitions/workloads.{COMPAT_GROUP}"],
         )
     ],
-    "there-already": [({"ours": (named("admitq-webhook", "s"),)}, ["deployments/admitq-webhook in s"])],
+    "there-already": [
+        ({"own_deployments": (named("admitq-webhook", "s"),)}, ["deployments/admitq-webhook in s"])
+    ],
     "definitions-of-a-release": [
         (
             {"definitions": {"workloads": definition(annotations={"meta.helm.sh/release-name": "theirs"})}},
@@ -450,7 +452,7 @@ def test_chart_values_convert_v1beta1_configuration(given: Any, expected: Any) -
     values = make_chart_values(cluster(**configured(**older, **given)))["config"]
     assert values == expected
     # The chart's file is of v1beta2: there, waitForPodsReady is on unless a gate switches it off.
-    newer = configured(**values)["configurations"][0].given
+    newer = configured(**values)["configurations"][0].document
     assert load_configuration(yaml.safe_dump(dict(newer))).create_feature_gates()[
         Gate.DISABLE_WAIT_FOR_PODS_READY
     ] == ("featureGates" in expected)

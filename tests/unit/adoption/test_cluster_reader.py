@@ -123,7 +123,7 @@ async def test_deployment_behind_webhooks_or_lease_is_in_charge() -> None:
     assert names_of(cluster.webhooks) == ["theirs", "named"]
     assert names_of(cluster.deployments) == ["their-manager", "their-standby"]
     assert names_of(cluster.leases) == [NAMES.lease_name]
-    assert [(file.place, file.given) for file in cluster.configurations] == [
+    assert [(file.place, file.document) for file in cluster.configurations] == [
         (f"configmaps/their-config in {OTHER_NAMESPACE}, a", FILE)
     ]
     assert cluster.api_services == ("v1.visibility",)
@@ -134,7 +134,7 @@ async def test_deployment_behind_webhooks_or_lease_is_in_charge() -> None:
 async def test_admitq_installation_is_not_a_manager_to_stop() -> None:
     cluster = await read({**HELD, LEASES.plural: [lease("admitq-manager-7c_1")]})
     assert names_of(cluster.deployments) == ["their-manager"]
-    assert (names_of(cluster.ours), cluster.leases) == (["admitq-manager"], ())
+    assert (names_of(cluster.own_deployments), cluster.leases) == (["admitq-manager"], ())
 
 
 @pytest.mark.parametrize("plural", [CONFIG_MAPS.plural, "workloads", LEASES.plural])

@@ -120,11 +120,11 @@ def test_invalid_configuration_file_is_rejected_with_all_problems(case: dict[str
         ("apiGroup: kueue.x-k8s.io", "apiVersion: is required: write config.kueue.x-k8s.io/v1beta2"),
         ("kind: Configuration", "apiVersion: is required: write config.admitq.dev/v1beta2"),
         ("apiVersion: config.admitq.dev/v1beta2", "kind: is required: write Configuration"),
-        ("webhook: {port: 1, port: 2}", "port: is given twice"),
+        ("webhook: {port: 1, port: 2}", "port: occurs twice"),
         ("webhook: [", "the file is not YAML"),
         ("- a", "the file is not an object"),
         ("a: 1\n---\nb: 2", "the file has several documents"),
-        ("1: 2", "the file has something in it that JSON cannot hold"),
+        ("1: 2", "the file has a value that JSON does not support"),
         ("!!python/object/apply:os.system [true]", "the file is not YAML"),
     ],
 )

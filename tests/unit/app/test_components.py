@@ -62,9 +62,9 @@ def test_e_components_flag_selects_components_of_command(
         (
             "manager",
             "webhook",
-            "--components: 'webhook' is no part of admitq manager: choose from core, jobs, cycle",
+            "--components: 'webhook' is not a component of admitq manager: choose from core, jobs, cycle",
         ),
-        ("webhook", "core", "--components: 'core' is no part of admitq webhook: choose from webhook"),
+        ("webhook", "core", "--components: 'core' is not a component of admitq webhook: choose from webhook"),
     ],
 )
 def test_command_with_invalid_components_flag_fails(command: str, flag: str, problem: str) -> None:

@@ -43,7 +43,7 @@ def test_stop_of_raised_job_reports_excess_over_its_admission() -> None:
     plan = plan_for(raised(5), admitted())
     assert events_of(plan) == [
         ("Stopped", "No matching Workload; restoring pod templates according to existent Workload"),
-        ("ExceedsAdmission", "podset main asks for 5 pods, 3 admitted"),
+        ("ExceedsAdmission", "podset main requests 5 pods, 3 admitted"),
     ]
 
 

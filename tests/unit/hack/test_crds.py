@@ -92,5 +92,5 @@ def test_failure_of_go_is_reported_with_its_output(fake_go: Any) -> None:
 
 
 def test_unknown_crd_is_rejected_with_known_crds() -> None:
-    with pytest.raises(crds.DefinitionsError, match=r"nothings\.example\.com; there are: appwrappers"):
+    with pytest.raises(crds.DefinitionsError, match=r"nothings\.example\.com; available are: appwrappers"):
         crds.definitions(["nothings.example.com"])

@@ -87,14 +87,14 @@ def _count(
     framework: str, path: str, pod_set: str, count: int, before: int, value: int | None = None, **also: int
 ) -> Raise:
     """Return a raise of the number of pods; ``also`` sets further fields with the same parent."""
-    message = f"podset {pod_set} asks for {count} pods, {before} admitted"
+    message = f"podset {pod_set} requests {count} pods, {before} admitted"
     siblings = {f"{path.rpartition('.')[0]}.{name}": sibling for name, sibling in also.items()}
     return Raise(framework, path, count if value is None else value, message, siblings)
 
 
 def _requests(framework: str, path: str, pod_set: str, value: Any = "99", resource: str = "cpu") -> Raise:
     return Raise(
-        framework, path, value, f"pods of podset {pod_set} ask for more {resource} than was admitted"
+        framework, path, value, f"pods of podset {pod_set} request more {resource} than was admitted"
     )
 
 

@@ -233,7 +233,7 @@ def test_owner_is_read_again_before_child_counts_as_forged(current: Any, ancesto
 
     async def read_again(owner: Owner) -> Any:
         read.append(owner.name)
-        current_owner = an_object("b", queue="q")
+        current_owner: Any = an_object("b", queue="q")
         current_owner["metadata"]["annotations"] = {"is": "current"} if current == "created" else {}
         return current_owner if current else None
 

@@ -183,7 +183,7 @@ FAST = {NAMES.pod_group_fast_admission: "true"}
         ([pod("a"), pod("b", total=3)], "pods of group 'g' have different total counts"),
         (
             [pod("a", total="many")],
-            f"pods of group 'g' do not tell how many they are: set {NAMES.pod_group_total_count}",
+            f"pods of group 'g' do not state how many they are: set {NAMES.pod_group_total_count}",
         ),
         (
             [pod("a", labels={"team": "y"}), pod("b", labels={"team": "x"})],

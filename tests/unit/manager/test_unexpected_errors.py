@@ -447,7 +447,7 @@ async def lease_is_not_read(setup: Setup) -> Metrics:
     )
     elector.start()
     try:
-        await asyncio.wait_for(elector.leading(), 20)
+        await asyncio.wait_for(elector.wait_until_leading(), 20)
     finally:
         await elector.stop()
     return metrics

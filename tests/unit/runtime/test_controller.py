@@ -113,7 +113,7 @@ async def test_key_quarantined_after_refusals_of_api_server_is_retried():
         "test",
         reconciler,
         on_quarantine=lambda source, _: quarantined.append(len(source.quarantined)),
-        refused_retry=0.01,
+        rejected_retry=0.01,
     )
     async with running(controller):
         controller.add("a")
@@ -124,7 +124,7 @@ async def test_key_quarantined_after_refusals_of_api_server_is_retried():
 
 async def test_d24_permanently_rejected_key_is_quarantined_at_once_without_stack_trace():
     reconciler = Reconciler(a=[PermanentRejection("no podsets")] * 2)
-    controller = Controller("test", reconciler, observe=reconciler.observe, refused_retry=0.001)
+    controller = Controller("test", reconciler, observe=reconciler.observe, rejected_retry=0.001)
     with capture_logs() as lines:
         async with running(controller):
             controller.add("a")

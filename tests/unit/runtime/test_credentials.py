@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from admitq.runtime.credentials import (
     CredentialsError,
     FileToken,
-    Trust,
+    TlsContextLoader,
     from_kubeconfig,
     from_service_account,
     load_credentials,
@@ -177,7 +177,11 @@ async def test_impersonated_user_is_sent_as_header(tmp_path: Path):
         ({"server": None}, {}, "is not an http"),
         ({}, {"username": "u", "password": "p"}, "no passwords"),
         ({}, {"token": "t", "as-groups": ["g"]}, "as-groups"),
-        ({"server": "https://x"}, {"client-certificate": "cert.pem"}, "needs its key"),
+        (
+            {"server": "https://x"},
+            {"client-certificate": "cert.pem"},
+            "set both client-certificate and client-key",
+        ),
         ({"server": "https://x", "certificate-authority-data": "%%%"}, {}, "not base64"),
     ],
 )
@@ -191,13 +195,13 @@ def test_unsupported_kubeconfig_setting_is_named_in_error(
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("[not, a, mapping]", "a mapping was expected"),
+        ("[not, a, mapping]", "it must contain a mapping"),
         ("{broken", "cannot be read"),
         ("{}", "no current-context"),
-        ("current-context: x", "context 'x' is not among its contexts"),
+        ("current-context: x", "contexts contains no context 'x'"),
         (
             "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}]}",
-            "cluster 'c' is not among its clusters",
+            "clusters contains no cluster 'c'",
         ),
     ],
 )
@@ -278,11 +282,11 @@ def test_service_account_outside_of_pod_raises_error(tmp_path: Path):
 def test_tls_context_is_replaced_only_if_authority_changed(tmp_path: Path, pair: tuple[bytes, bytes]):
     path = tmp_path / "ca.crt"
     path.write_bytes(pair[0])
-    trust = Trust(authority=path, max_age_s=0)
-    first = trust.look()
-    assert trust.look() is first
+    tls = TlsContextLoader(authority=path, max_age_s=0)
+    first = tls.load()
+    assert tls.load() is first
     path.write_bytes(pair[0] + b"\n" + pair[0])
-    assert trust.look() is not first
+    assert tls.load() is not first
 
 
 @pytest.mark.parametrize("content", [None, b"", b"half of a cert"])
@@ -291,19 +295,19 @@ def test_unreadable_authority_keeps_last_tls_context(
 ):
     path = tmp_path / "ca.crt"
     path.write_bytes(pair[0])
-    trust = Trust(authority=path, max_age_s=0)
-    first = trust.look()
+    tls = TlsContextLoader(authority=path, max_age_s=0)
+    first = tls.load()
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    assert trust.look() is first
+    assert tls.load() is first
     path.write_bytes(pair[0] + b"\n")
-    assert trust.look().cert_store_stats()["x509"] == 1
+    assert tls.load().cert_store_stats()["x509"] == 1
 
 
 def test_missing_authority_raises_error(tmp_path: Path):
     with pytest.raises(CredentialsError, match="certificates of the API connection"):
-        Trust(authority=tmp_path / "nothing").look()
+        TlsContextLoader(authority=tmp_path / "nothing").load()
 
 
 async def test_credentials_work_in_event_loops_of_several_threads(tmp_path: Path):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from admitq.runtime.rate_limit import (
-    MOST_OVERTAKES,
+    MAX_OVERTAKES,
     CallPriority,
     TokenBucket,
     call_priority,
@@ -181,7 +181,7 @@ async def test_longest_waiting_call_is_overtaken_limited_number_of_times(script:
         await script.call(bucket, str(number), RESERVATION)
     await script.pass_time(25)
     places = [script.sent.index(name) for name in ("event", "status")]
-    assert places == [MOST_OVERTAKES + 1, 2 * (MOST_OVERTAKES + 1)]
+    assert places == [MAX_OVERTAKES + 1, 2 * (MAX_OVERTAKES + 1)]
 
 
 async def test_reservations_get_nine_of_ten_tokens_while_statuses_wait(script: Script) -> None:

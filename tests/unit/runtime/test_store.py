@@ -84,7 +84,7 @@ def test_deletion_of_unknown_object_blocks_older_versions_until_tombstone_expire
 
 def test_version_older_than_progress_of_watch_adds_no_object():
     watched = Watched()
-    watched.store.progressed("100")
+    watched.store.record_progress("100")
     watched.store.upsert(obj(version="99"))
     assert watched.changes == []
     watched.store.upsert(obj(version="101"))
@@ -140,7 +140,7 @@ def test_listing_makes_store_equal_to_list_except_newer_objects(
 
 def test_listing_adds_object_that_watch_missed():
     watched = Watched()
-    watched.store.progressed("100")
+    watched.store.record_progress("100")
     listing = watched.store.begin_listing("100")
     watched.store.add_listed(listing, obj(version="40"))
     watched.store.finish_listing(listing)
@@ -151,17 +151,17 @@ def test_listing_older_than_store_is_applied_after_restore_of_api_server():
     watched = Watched()
     watched.store.upsert(obj("kept", version="90", uid="u1"))
     watched.store.upsert(obj("deleted", version="95", uid="u2"))
-    watched.store.progressed("95")
+    watched.store.record_progress("95")
     listing = watched.store.begin_listing("50")
     watched.store.add_listed(listing, obj("kept", version="40", uid="u1"))
     watched.store.finish_listing(listing)
     assert watched.changes[2:] == ["modified kept 90>40", "deleted deleted 95>-"]
-    assert watched.store.progressed("51") == "51"
+    assert watched.store.record_progress("51") == "51"
 
 
 def test_progress_to_older_version_is_ignored():
     store = Store(CONFIG_MAPS)
-    assert [store.progressed(version) for version in ("10", "9", "11")] == ["10", "10", "11"]
+    assert [store.record_progress(version) for version in ("10", "9", "11")] == ["10", "10", "11"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from admitq.runtime.watcher import Outcome, Watcher, WatchTiming
 
 NOT_SERVED = ApiError(404, "NotFound", "the server could not find the requested resource")
 OBJECT = {"metadata": {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "1"}}
-QUICK = WatchTiming(backoff_first=0.001, backoff_most=0.002)
+QUICK = WatchTiming(first_backoff=0.001, longest_backoff=0.002)
 
 
 class FakeClient:

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from admitq.serving.certificates import KeyPair, make_authority, make_leaf
+from admitq.serving.certificates import KeyPair, create_authority, create_leaf
 from admitq.serving.http import Handler, HttpRequest, HttpResponse
 from admitq.serving.server import Server, ServerLimits
 from admitq.serving.tls import LiveCertificate, TlsSettings, client_context
@@ -19,11 +19,11 @@ async def echo_size(request: HttpRequest) -> HttpResponse:
 
 
 def authority() -> KeyPair:
-    return make_authority(time.time_ns(), name="test")
+    return create_authority(time.time_ns(), name="test")
 
 
 def leaf_of(ca: KeyPair, *names: str) -> KeyPair:
-    return make_leaf(ca, time.time_ns(), names=names or HOSTS, name="test")
+    return create_leaf(ca, time.time_ns(), names=names or HOSTS, name="test")
 
 
 @dataclass

@@ -10,10 +10,10 @@ import pytest
 from admitq.serving.authorization import (
     GRANTED_SECONDS,
     LONGEST_TOKEN,
-    QUESTIONS_OF_ALL,
-    QUESTIONS_OF_PEER,
     REFUSED_SECONDS,
     REMEMBERED,
+    REVIEWS_OF_ALL,
+    REVIEWS_OF_PEER,
     AuthorizationDecision,
     Authorizer,
     ReviewFailed,
@@ -161,7 +161,7 @@ async def test_reviews_of_one_peer_are_rate_limited_without_blocking_other_peers
     api, clock = FakeReviewApi(), Clock()
     authorizer = Authorizer(api, clock=clock)
     decisions = [await decide(authorizer, f"bad-{n}", peer="192.0.2.1") for n in range(100)]
-    burst = QUESTIONS_OF_PEER[1]
+    burst = REVIEWS_OF_PEER[1]
     assert decisions == [AuthorizationDecision.UNAUTHENTICATED] * burst + [AuthorizationDecision.TOO_MANY] * (
         100 - burst
     )
@@ -176,7 +176,7 @@ async def test_reviews_of_all_peers_together_are_rate_limited() -> None:
     authorizer = Authorizer(api, clock=Clock())
     for peer in range(500):
         await decide(authorizer, f"bad-{peer}", peer=str(peer))
-    assert len(api.requests) == QUESTIONS_OF_ALL[1]
+    assert len(api.requests) == REVIEWS_OF_ALL[1]
 
 
 async def test_cache_is_bounded_and_contains_no_token() -> None:

@@ -23,10 +23,10 @@ from admitq.serving.certificates import (
     InvalidCertificate,
     Validity,
     bundle_contains,
+    create_authority,
+    create_leaf,
     from_secret_data,
     is_signed_by,
-    make_authority,
-    make_leaf,
     next_authority,
     to_secret_data,
     validity,
@@ -34,8 +34,8 @@ from admitq.serving.certificates import (
 from tests.unit.serving.support import close, exchange, running_server
 
 NOW = 1_800_000_000_000_000_000
-CA = make_authority(NOW, name="test")
-LEAF = make_leaf(CA, NOW, names=("svc", "svc.ns.svc", "10.0.0.1", "::1"), name="a" * 100)
+CA = create_authority(NOW, name="test")
+LEAF = create_leaf(CA, NOW, names=("svc", "svc.ns.svc", "10.0.0.1", "::1"), name="a" * 100)
 
 
 def extension(pem: bytes, kind: Any) -> Any:
@@ -80,7 +80,7 @@ def test_authority_is_valid_for_a_year_and_leaf_for_a_week() -> None:
 
 
 def test_leaf_expires_no_later_than_its_authority() -> None:
-    late = make_leaf(CA, NOW + 364 * DAY, names=("svc",), name="x")
+    late = create_leaf(CA, NOW + 364 * DAY, names=("svc",), name="x")
     assert validity(late.certificate).not_after == NOW + 365 * DAY
 
 
@@ -99,20 +99,20 @@ def test_renewal_is_due_after_two_thirds_of_lifetime(at: int, due: bool) -> None
 
 
 def test_authorities_of_equal_name_have_different_subjects() -> None:
-    other = make_authority(NOW, name="test")
+    other = create_authority(NOW, name="test")
     subjects = {x509.load_pem_x509_certificate(pair.certificate).subject for pair in (CA, other)}
     assert len(subjects) == 2
 
 
 def test_leaf_is_signed_only_by_its_authority() -> None:
-    other = make_authority(NOW, name="test")
+    other = create_authority(NOW, name="test")
     assert is_signed_by(LEAF.certificate, CA.certificate)
     assert not is_signed_by(LEAF.certificate, other.certificate)
     assert not is_signed_by(b"no certificate", CA.certificate)
 
 
 def test_bundle_contains_only_its_certificates() -> None:
-    other = make_authority(NOW, name="test")
+    other = create_authority(NOW, name="test")
     bundle = CA.certificate + other.certificate
     assert bundle_contains(bundle, CA.certificate)
     assert bundle_contains(bundle, other.certificate)
@@ -126,12 +126,12 @@ def test_repr_of_authority_contains_no_private_key() -> None:
 
 def test_leaf_without_names_raises_error() -> None:
     with pytest.raises(InvalidCertificate):
-        make_leaf(CA, NOW, names=(), name="x")
+        create_leaf(CA, NOW, names=(), name="x")
 
 
 # --- the Secret -------------------------------------------------------------------------------------
 
-OTHER = make_authority(NOW, name="other")
+OTHER = create_authority(NOW, name="other")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_expired_authority_is_replaced_at_once() -> None:
 
 
 def test_expired_upcoming_authority_is_dropped() -> None:
-    announced = Authorities(make_authority(NOW + 300 * DAY, name="test"), CA)
+    announced = Authorities(create_authority(NOW + 300 * DAY, name="test"), CA)
     dropped = step(announced, 400 * DAY, distributed=True)
     assert dropped.upcoming is None
     assert dropped.active == announced.active

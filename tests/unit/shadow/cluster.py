@@ -167,8 +167,8 @@ class Cluster:
 
     def look(self) -> None:
         for _ in range(20):
-            self.shadow.look(self.now)
-            due = self.shadow.next_look(self.now)
+            self.shadow.evaluate_due(self.now)
+            due = self.shadow.next_evaluation(self.now)
             if due is None or due > self.now:
                 break
         for finding in self.shadow.findings():

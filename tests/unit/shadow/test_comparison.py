@@ -223,7 +223,7 @@ CASES = {
         DisagreementKind.RESERVED,
         "second",
         "would let it wait",
-        "it is not its turn; n/first holds up the queue",
+        "it is not its turn; n/first blocks the queue",
     ),
     "workload in stopped queue": Case(
         (replace(queue("q", 2), stop_policy=StopPolicy.HOLD),),
@@ -443,11 +443,11 @@ def test_decisions_of_one_cycle_agree_in_any_order_of_writes() -> None:
 
 def test_next_conclusion_is_due_after_patience_only_if_decision_is_expected() -> None:
     cluster = create_cluster(queue("q", 2))
-    assert cluster.shadow.next_look(cluster.now) is None
+    assert cluster.shadow.next_evaluation(cluster.now) is None
     cluster.change_decision = lambda _: None
     submit(cluster, "w")
     cluster.deliver_to_shadow()
-    assert cluster.shadow.next_look(cluster.now) == cluster.now + PATIENCE
+    assert cluster.shadow.next_evaluation(cluster.now) == cluster.now + PATIENCE
 
 
 def test_each_different_decision_is_reported() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 from admitq.simulator import Simulation, SimulationPlan, read
-from admitq.simulator.course import SimulatedWorkload
 from admitq.simulator.schema import Nanoseconds
+from admitq.simulator.simulated_workload import SimulatedWorkload
 from admitq.simulator.timeline import TimelineEvent
 
 WORLD = """\
@@ -68,9 +68,9 @@ class RecordedTimeline:
         self.lines: list[str] = []
 
     def write(
-        self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+        self, now: Nanoseconds, event: TimelineEvent, simulated: SimulatedWorkload, detail: str
     ) -> None:
-        self.lines.append(f"{now / 1e9:g} {happening} {course.workload.key.name}")
+        self.lines.append(f"{now / 1e9:g} {event} {simulated.workload.key.name}")
 
     def close(self) -> None:
         pass

@@ -65,7 +65,7 @@ def test_objects_of_two_versions_are_read_together(tmp_path: Path) -> None:
 
 def test_object_of_other_api_group_is_refused(tmp_path: Path) -> None:
     other = KUBECTL.replace(LOCAL_QUEUE, "admitq.dev/v1beta2\n  kind: LocalQueue")
-    message = "apiVersion: write kueue.x-k8s.io/v1beta2: all objects are of one group"
+    message = "apiVersion: write kueue.x-k8s.io/v1beta2: all objects must have one API group"
     assert message in refusal(tmp_path, other)
 
 

@@ -52,14 +52,14 @@ def test_items_of_list_are_documents() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb:\n  c: 1\n  c: 2\n", "file.yaml:4: c: is given twice: remove one"),
+        ("a: 1\nb:\n  c: 1\n  c: 2\n", "file.yaml:4: c: occurs twice: remove one"),
         ("a: [1\nb: 2\n", "file.yaml:2: not YAML: did not find expected ',' or ']'"),
         ("- 1\n", "file.yaml:1: must be an object with fields like apiVersion and kind"),
         (
             "kind: List\nitems:\n- text\n",
             "file.yaml:3: items[0]: must be an object with fields like apiVersion and kind",
         ),
-        ("1: a\n", "file.yaml:1: JSON cannot hold what is in it: Dict key must be str"),
+        ("1: a\n", "file.yaml:1: has a value that JSON does not support: Dict key must be str"),
         ("a: \x01\n", "file.yaml: not YAML: "),
     ],
 )

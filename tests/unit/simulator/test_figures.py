@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from admitq.simulator.course import RemainingWork
 from admitq.simulator.measures import MakespanBound
 from admitq.simulator.report import jain, percentile, report
 from admitq.simulator.series import BUCKETS, Grid, Level
+from admitq.simulator.simulated_workload import RemainingWork
 from admitq.simulator.templates import Parallelism
 from tests.unit.simulator.stage import WORLD, run_scenario
 
@@ -30,21 +30,21 @@ def test_course_of_level_adds_up_to_its_integral(end: int) -> None:
     level.change(2, end // 5)
     level.change(5, end // 3)
     level.change(-6, end // 2)
-    course = level.course(end)
-    assert 1 <= len(course) <= BUCKETS
+    means = level.bucket_means(end)
+    assert 1 <= len(means) <= BUCKETS
     last = (end - 1) % grid.width + 1
-    total = sum(value * grid.width for value in course[:-1]) + course[-1] * last
+    total = sum(value * grid.width for value in means[:-1]) + means[-1] * last
     assert total == pytest.approx(level.integral)
 
 
-def test_courses_of_levels_of_one_grid_have_equal_length() -> None:
+def test_bucket_means_of_levels_of_one_grid_have_equal_length() -> None:
     grid = Grid()
     early, late, unchanged = Level(grid), Level(grid), Level(grid)
     early.change(1, 0)
     early.change(-1, 5)
     late.change(1, 900 * SECOND)
-    assert len({len(level.course(1000 * SECOND)) for level in (early, late, unchanged)}) == 1
-    assert sum(unchanged.course(1000 * SECOND)) == 0
+    assert len({len(level.bucket_means(1000 * SECOND)) for level in (early, late, unchanged)}) == 1
+    assert sum(unchanged.bucket_means(1000 * SECOND)) == 0
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_interrupted_work_continues_from_last_checkpoint(
     parallelism = Parallelism(completions=4, parallel=2)
     work.start(parallelism, 0)
     assert work.interrupt(checkpoints, 70) == lost
-    assert sorted(run_time for run_time, _ in work.left) == remaining
+    assert sorted(run_time for run_time, _ in work.waiting) == remaining
     work.start(parallelism, 1000)
     assert work.next_end == 1000 + remaining[0]
 

@@ -80,7 +80,7 @@ def test_invalid_job_is_refused(tmp_path: Path, case: Mapping[str, str]) -> None
 def test_job_without_run_time_is_refused_with_a_remedy(tmp_path: Path) -> None:
     message = refusal(tmp_path, "description: none", WORLD + JOB)
     remedy = "set runTime of the scenario, or refer to it in workloads"
-    assert message.endswith(f"Job team/one: its run time is not said: {remedy}")
+    assert message.endswith(f"Job team/one: its run time is not set: {remedy}")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_job_without_run_time_is_refused_with_a_remedy(tmp_path: Path) -> None:
         (["kind: Scenario\nspec: {}\n"], "file-0.yaml:1: apiVersion: write simulation.admitq.dev/v1alpha1"),
         (
             [EMPTY_SCENARIO.replace("spec:", "specs:")],
-            "file-0.yaml:3: specs: unknown field: what belongs to",
+            "file-0.yaml:3: specs: unknown field: fields of the scenario belong under spec",
         ),
         (
             [

@@ -116,7 +116,9 @@ async def test_feature_unsupported_by_job_kind_is_rejected() -> None:
 
 
 RAY_GROUPS = "spec.rayClusterSpec.workerGroupSpecs"
-TOO_MANY_PODSETS = "19: a Workload has at most 18 podsets; put pods of several together, or make several jobs"
+TOO_MANY_PODSETS = (
+    "19: a Workload has at most 18 podsets; use fewer podsets, or split the job into several jobs"
+)
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 

@@ -25,8 +25,8 @@ def running_job(pods: int = 4, cpu: str = "1", **options: Any) -> dict[str, Any]
 
 
 REJECTS: dict[str, Any] = {"rejects_increases": True}
-MORE_PODS = "spec: Forbidden: podset main asks for 5 pods, 4 admitted; suspend the job first"
-MORE_CPU = "spec.template: Forbidden: pods of podset main ask for more cpu than was admitted; suspend the job"
+MORE_PODS = "spec: Forbidden: podset main requests 5 pods, 4 admitted; suspend the job first"
+MORE_CPU = "spec.template: Forbidden: pods of podset main request more cpu than was admitted; suspend the job"
 
 
 @pytest.mark.parametrize(

@@ -433,5 +433,5 @@ async def test_managed_pod_of_queued_job_causes_warning(pod: Any, has_warning: b
     options: dict[str, Any] = {"gvk": ("", "v1", "Pod"), "integrations": (JOB, POD), "registered": (JOB, POD)}
     answer = await call_webhook("/validate--v1-pod", pod, lookups=lookups, **options)
     assert answer.allowed
-    warning = f"metadata.labels[{NAMES.managed}]: the owner of this Pod is queued in its stead"
+    warning = f"metadata.labels[{NAMES.managed}]: the owner of this Pod is queued, not the Pod itself"
     assert answer.response.get("warnings", []) == ([warning] if has_warning else [])

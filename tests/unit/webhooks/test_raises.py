@@ -25,8 +25,8 @@ def list_increase_errors(raised: Raise, old: Any, new: Any, **settings: Any) -> 
 def test_every_job_kind_has_increases_of_pods_and_of_requests() -> None:
     for kind in KINDS:
         messages = [raised.says for raised in RAISES if raised.framework == kind.framework]
-        assert any(" asks for " in message for message in messages), kind.framework
-        assert any(" ask for more " in message for message in messages), kind.framework
+        assert any(" requests " in message for message in messages), kind.framework
+        assert any(" request more " in message for message in messages), kind.framework
 
 
 @pytest.mark.parametrize("raised", RAISES, ids=lambda raised: f"{raised.framework} {raised.path}")

@@ -10,7 +10,7 @@ from admitq_api.labels import COMPAT_GROUP, names_for
 from tests.unit.webhooks.support import NAMES, Answer, FakeLookups, call_webhook
 
 REJECTION = (
-    "spec: Forbidden: the pod would ask for more {} than was admitted; create the pod, or its job, again "
+    "spec: Forbidden: the pod would request more {} than was admitted; create the pod, or its job, again "
     "with these requests"
 )
 JOB_POD: dict[str, Any] = {

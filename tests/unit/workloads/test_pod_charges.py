@@ -60,7 +60,7 @@ def test_pod_charge_counts_resource_claims_of_equal_template() -> None:
 def test_pod_that_requests_more_than_first_pod_of_role_is_a_mismatch() -> None:
     small, large = pod("g-0", pod_spec(1)), pod("g-1", pod_spec(30))
     assert find_role_mismatch({"r": [small, large]}) == (
-        "pods 'g-0' and 'g-1' name the same role 'r', and 'g-1' asks for more cpu: give them different roles"
+        "pods 'g-0' and 'g-1' name the same role 'r', and 'g-1' requests more cpu: give them different roles"
     )
 
 

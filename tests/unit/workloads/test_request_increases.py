@@ -47,8 +47,8 @@ def test_request_increases_are_more_pods_or_larger_requests(
 @pytest.mark.parametrize(
     ("increase", "text"),
     [
-        (RequestIncrease("main", 50, 1, "cpu"), "podset main asks for 50 pods, 1 admitted"),
-        (RequestIncrease("a", 1, 1, "cpu"), "pods of podset a ask for more cpu than was admitted"),
+        (RequestIncrease("main", 50, 1, "cpu"), "podset main requests 50 pods, 1 admitted"),
+        (RequestIncrease("a", 1, 1, "cpu"), "pods of podset a request more cpu than was admitted"),
     ],
     ids=["count", "resource"],
 )

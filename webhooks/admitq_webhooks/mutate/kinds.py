@@ -1,4 +1,4 @@
-"""Changes of our own kinds on creation, besides the defaults of their schemas."""
+"""Changes of admitq's kinds on creation, in addition to the defaults of their schemas."""
 
 from typing import Any, cast
 
@@ -9,8 +9,8 @@ from admitq_api.labels import Names
 
 def add_finalizer(obj: JsonObject, names: Names) -> JsonObject:
     """Return the object with the finalizer, which keeps it until it is not used any more."""
-    found = object_at(obj, ("metadata",)).get("finalizers")
-    finalizers = cast("list[Any]", found) if isinstance(found, list) else []
+    present = object_at(obj, ("metadata",)).get("finalizers")
+    finalizers = cast("list[Any]", present) if isinstance(present, list) else []
     if names.finalizer in finalizers:
         return obj
     return with_value(obj, ("metadata", "finalizers"), [*finalizers, names.finalizer])
@@ -21,5 +21,7 @@ def mutate_workload(obj: JsonObject, gates: FeatureGates) -> JsonObject:
     pod_sets = aligned_objects_at(obj, ("spec", "podSets"))
     if gates.is_enabled(Gate.PARTIAL_ADMISSION) or not any("minCount" in pod_set for pod_set in pod_sets):
         return obj
-    kept = [{key: value for key, value in pod_set.items() if key != "minCount"} for pod_set in pod_sets]
-    return with_value(obj, ("spec", "podSets"), kept)
+    without_minimum = [
+        {key: value for key, value in pod_set.items() if key != "minCount"} for pod_set in pod_sets
+    ]
+    return with_value(obj, ("spec", "podSets"), without_minimum)

@@ -29,7 +29,7 @@ def validate_update(old: Mapping[str, Any], new: Mapping[str, Any], names: Names
     if not after or after == before:
         return
     if not before:
-        yield FieldError.forbidden(path, "cannot add admission gate after creation", "create the job anew")
+        yield FieldError.forbidden(path, "cannot add admission gate after creation", "create another job")
         return
     added = [gate for gate in after if gate not in before]
     if added:
@@ -58,13 +58,13 @@ def _errors(gates: Sequence[str], stored: Sequence[str], path: ErrorPath) -> Ite
 
 
 def _gate(gate: str) -> str | None:
-    domain, slash, rest = gate.partition("/")
+    domain, slash, path = gate.partition("/")
     if len(gate) > _LONGEST:
         return f"must be no more than {_LONGEST} characters"
-    if not slash or not rest:
+    if not slash or not path:
         return 'must be a domain-prefixed path, like "example.com/approval"'
     if (wrong := check_dns_subdomain(domain)) is not None:
         return f"prefix part {wrong}"
-    if not _PATH.fullmatch(rest):
-        return "the path behind the domain holds characters that a URL may not"
+    if not _PATH.fullmatch(path):
+        return "the path after the domain contains characters that are not allowed in a URL"
     return None

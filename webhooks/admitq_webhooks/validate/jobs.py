@@ -112,7 +112,7 @@ async def member_warnings(
     ):
         return ()
     where = _LABELS.key(names.managed)
-    return (f"{where}: the owner of this {integration.kind} is queued in its stead",)
+    return (f"{where}: the owner of this {integration.kind} is queued, not the {integration.kind} itself",)
 
 
 def _is_subject_to_rules(job: JsonObject, integration: Integration, names: Names) -> bool:
@@ -239,9 +239,7 @@ def _elastic_annotation(job: JsonObject, integration: Integration, names: Names)
 def _elastic_update(old: JsonObject, new: JsonObject, names: Names) -> Iterator[FieldError]:
     before, after = _annotation(old, names.elastic_job), _annotation(new, names.elastic_job)
     if (before == "true") != (after == "true"):
-        yield FieldError.invalid(
-            _ANNOTATIONS.key(names.elastic_job), after, _IMMUTABLE, "create the job anew"
-        )
+        yield FieldError.invalid(_ANNOTATIONS.key(names.elastic_job), after, _IMMUTABLE, "create another job")
 
 
 def _request_increases(
@@ -261,20 +259,20 @@ def _request_increases(
         or (is_elastic and policy.gates.is_enabled(Gate.ELASTIC_JOBS))
     ):
         return
-    paths = {one.name: one.template_path for one in integration.list_pod_sets(new, policy.names)}
-    for one in find_request_increases(
+    paths = {pod_set.name: pod_set.template_path for pod_set in integration.list_pod_sets(new, policy.names)}
+    for increase in find_request_increases(
         job_pod_sets(new, integration, policy), job_pod_sets(old, integration, policy)
     ):
-        path = paths[one.pod_set]
-        where = ErrorPath().at(*(path[:-1] if one.additional_pods else path))
-        yield FieldError.forbidden(where, str(one), "suspend the job first, or create another one")
+        path = paths[increase.pod_set]
+        where = ErrorPath().at(*(path[:-1] if increase.additional_pods else path))
+        yield FieldError.forbidden(where, str(increase), "suspend the job first, or create another one")
 
 
 def job_pod_sets(job: JsonObject, integration: Integration, policy: Policy) -> list[JsonObject]:
     """Return the podsets of a job as a Workload lists them."""
     return [
-        {"name": one.name, "count": one.count, "template": one.get_template(job)}
-        for one in integration.list_pod_sets(job, policy.names)
+        {"name": pod_set.name, "count": pod_set.count, "template": pod_set.get_template(job)}
+        for pod_set in integration.list_pod_sets(job, policy.names)
     ]
 
 
@@ -286,18 +284,18 @@ def _pod_sets(job: JsonObject, integration: Integration, policy: Policy) -> Iter
     pod_sets = integration.list_pod_sets(job, policy.names)
     if len(pod_sets) > MAX_POD_SETS and policy.kind_rules(job).is_managed:
         detail = f"a Workload has at most {MAX_POD_SETS} podsets"
-        remedy = "put pods of several together, or make several jobs"
+        remedy = "use fewer podsets, or split the job into several jobs"
         yield FieldError(str(_largest_list_path(pod_sets)), ErrorType.TOO_MANY, len(pod_sets), detail, remedy)
 
 
 def _has_too_many_error(errors: Iterable[FieldError]) -> bool:
-    return any(one.type is ErrorType.TOO_MANY for one in errors)
+    return any(error.type is ErrorType.TOO_MANY for error in errors)
 
 
 def _largest_list_path(pod_sets: Sequence[PodSetTemplate]) -> ErrorPath:
     """Return the path of the list that contains most podsets of the job."""
     lists = Counter(
-        tuple(takewhile(lambda step: isinstance(step, str), one.template_path)) for one in pod_sets
+        tuple(takewhile(lambda step: isinstance(step, str), pod_set.template_path)) for pod_set in pod_sets
     )
     [(path, _)] = lists.most_common(1)
     return ErrorPath().at(*path)

@@ -84,11 +84,11 @@ def changed_pod_marks(old: JsonObject, new: JsonObject, names: Names) -> list[Er
     """
     is_managed = object_at(old, ("metadata", "labels")).get(names.managed) == "true"
     return [
-        _path(ErrorPath(), one)
+        _path(ErrorPath(), location)
         for mark in MARKS
         if is_managed or not mark.is_set_by_users
-        for one in _locations(mark, names)
-        if (is_managed or _value(old, one) is not None) and _differs(old, new, one)
+        for location in _locations(mark, names)
+        if (is_managed or _value(old, location) is not None) and _differs(old, new, location)
     ]
 
 
@@ -100,7 +100,7 @@ def is_charged_to_job(pod: JsonObject, names: Names) -> bool:
 
 def changed_labels(old: JsonObject, new: JsonObject) -> set[str]:
     """Return the keys of labels that a change removes from an object, or gives another value."""
-    before, after = (object_at(one, ("metadata", "labels")) for one in (old, new))
+    before, after = (object_at(obj, ("metadata", "labels")) for obj in (old, new))
     return {key for key, value in before.items() if after.get(key) != value}
 
 
@@ -146,31 +146,31 @@ def changed_job_marks(
     and the next start writes the marks again. Pods of some kinds get a template from several fields, such as
     an object that the job wraps and additions to it. Such templates are compared as a whole.
     """
-    found = [
-        _path(ErrorPath(), one)
-        for one in (_MarkLocation("annotations", getattr(names, attribute)) for attribute in JOB_MARKS)
-        if _value(old, one) is not None and _differs(old, new, one)
+    changed = [
+        _path(ErrorPath(), location)
+        for location in (_MarkLocation("annotations", getattr(names, attribute)) for attribute in JOB_MARKS)
+        if _value(old, location) is not None and _differs(old, new, location)
     ]
     if integration.is_suspended(old, names) or integration.is_suspended(new, names):
-        return found
-    after = {one.name: one.get_template(new) for one in integration.list_pod_sets(new, names)}
-    fields = [one for mark in MARKS if mark.on_templates for one in _locations(mark, names)]
+        return changed
+    after = {pod_set.name: pod_set.get_template(new) for pod_set in integration.list_pod_sets(new, names)}
+    fields = [location for mark in MARKS if mark.on_templates for location in _locations(mark, names)]
     for pod_set in integration.list_pod_sets(old, names):
         if pod_set.name not in after:
             # A removed podset creates no pods.
             continue
         before, now = pod_set.get_template(old), after[pod_set.name]
-        for one in fields:
-            if _value(before, one) is not None and _differs(before, now, one):
-                written = _path(ErrorPath().at(*pod_set.template_path), one)
-                places = [] if pod_set.template is None else _changed_paths(old, new, one)
-                found += [place for place in places or [written] if place not in found]
-    return found
+        for field in fields:
+            if _value(before, field) is not None and _differs(before, now, field):
+                written = _path(ErrorPath().at(*pod_set.template_path), field)
+                places = [] if pod_set.template is None else _changed_paths(old, new, field)
+                changed += [place for place in places or [written] if place not in changed]
+    return changed
 
 
 def _changed_paths(old: JsonObject, new: JsonObject, field: _MarkLocation) -> list[ErrorPath]:
     """Return all paths in the spec of a job at which a mark was added, changed or removed."""
-    before, after = (dict(_find_in(one.get("spec"), ErrorPath("spec"), field)) for one in (old, new))
+    before, after = (dict(_find_in(obj.get("spec"), ErrorPath("spec"), field)) for obj in (old, new))
     return [path for path in {**before, **after} if before.get(path) != after.get(path)]
 
 
@@ -181,8 +181,8 @@ def _find_in(value: Any, path: ErrorPath, field: _MarkLocation) -> Iterator[tupl
             yield from _find_in(item, path.at(index), field)
     elif isinstance(value, Mapping):
         entries = cast("JsonObject", value)
-        if (field.place or _GATES) in entries and (found := _value_in(entries, field)) is not None:
-            yield path.at(field.place or _GATES).key(field.key), found
+        if (field.place or _GATES) in entries and (value_of_mark := _value_in(entries, field)) is not None:
+            yield path.at(field.place or _GATES).key(field.key), value_of_mark
         for key, item in entries.items():
             yield from _find_in(item, path.at(key), field)
 

@@ -69,12 +69,12 @@ def validate_resource_groups(spec: Mapping[str, Any], rules: QuotaRules) -> Iter
             yield from _flavor(flavor, covered, where, rules)
 
 
-def _covered(covered: list[str], path: ErrorPath, seen: set[str]) -> Iterator[FieldError]:
+def _covered(covered: list[str], path: ErrorPath, earlier: set[str]) -> Iterator[FieldError]:
     for place, resource in enumerate(covered):
         yield from check_text(path.at(place), resource, check_qualified_name)
-        if resource in seen:
+        if resource in earlier:
             yield FieldError.duplicate(path.at(place), resource, "a resource belongs to one resource group")
-        seen.add(resource)
+        earlier.add(resource)
 
 
 def _flavor(

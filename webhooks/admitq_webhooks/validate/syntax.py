@@ -28,18 +28,18 @@ def check_text(
 ) -> Iterator[FieldError]:
     """Check a text by a function that returns the error."""
     if not isinstance(value, str):
-        yield FieldError.invalid(path, value, f"{what or 'it'} must be a text")
+        yield FieldError.invalid(path, value, f"{what or 'it'} must be a string")
     elif (wrong := check(value)) is not None:
         yield FieldError.invalid(path, value, wrong)
 
 
 def find_duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield the index and value of each repeated value."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for place, value in enumerate(values):
-        if value in seen:
+        if value in earlier:
             yield place, value
-        seen.add(value)
+        earlier.add(value)
 
 
 def check_labels(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
@@ -59,7 +59,7 @@ def check_annotations(values: Mapping[str, Any], path: ErrorPath) -> Iterator[Fi
         if isinstance(value, str):
             size += len(key.encode()) + len(value.encode())
         else:
-            yield FieldError.invalid(path.key(key), value, "the value of an annotation must be a text")
+            yield FieldError.invalid(path.key(key), value, "the value of an annotation must be a string")
     if size > ANNOTATIONS_LIMIT:
         yield FieldError.too_long(path, ANNOTATIONS_LIMIT)
 

@@ -366,5 +366,5 @@ def _cluster_was_nominated(old: JsonObject, new: JsonObject) -> Iterator[FieldEr
             "status.clusterName",
             after,
             "when setting clusterName it must be one of the nominatedClusterNames",
-            f"nominated are {', '.join(nominated) or 'none'}",
+            f"nominated: {', '.join(nominated) or 'none'}",
         )

@@ -100,7 +100,7 @@ class RayWorld:
 
     def __init__(self, job_: dict[str, Any] | None = None, **settings: Any) -> None:
         self.world = World(settings=settings_with(integrations=(RAY_JOB,), **settings))
-        watch_started_pods(self.world).progressed("1")
+        watch_started_pods(self.world).record_progress("1")
         self.world.put(RAY_JOBS, job_ or ray_job())
         self.world.put(KINDS.workloads, workload_with_quota(job_ or ray_job()))
         self.jobs = JobController(self.world.ctx, RAY_JOB, OwnerLookup(self.world.ctx))

@@ -60,7 +60,7 @@ async def test_group_is_not_queued_when_pods_of_one_role_request_different_amoun
     world = PodWorld()
     world.put(PODS, pod("a", group="g"), with_cpu(pod("b", group="g"), 30))
     await world.settle()
-    note = "pods 'a' and 'b' name the same role 'r', and 'b' asks for more cpu: give them different roles"
+    note = "pods 'a' and 'b' name the same role 'r', and 'b' requests more cpu: give them different roles"
     assert world.recorder.events == [("a", "RoleMismatch", note)]
     assert world.stores.of(KINDS.workloads).get("ns", "g") is None
 
@@ -81,8 +81,8 @@ async def test_pod_that_requests_more_than_its_role_was_admitted_with_stays_gate
     assert gate_names(world.get(PODS, "a")) == []
     assert gate_names(world.get(PODS, "b")) == [gate["name"] for gate in GATES]
     note = (
-        "Not started: the pod asks for more cpu than role 'r' of Workload 'g' was admitted with; delete it, "
-        "and create one that asks for no more"
+        "Not started: the pod requests more cpu than role 'r' of Workload 'g' was admitted with; delete it, "
+        "and create one that requests no more"
     )
     assert ("b", "RoleMismatch", note) in world.recorder.events
 

@@ -103,7 +103,7 @@ async def test_pods_of_shrinking_job_are_counted_until_they_have_ended() -> None
         store.upsert({"metadata": pod, "status": {"phase": "Running"}})
     assert await controller.reconcile(Key("ns", "j")) == 1.0
     assert size() == 3, "the number of pods is unknown before the first list"
-    store.progressed("1")
+    store.record_progress("1")
     assert await controller.reconcile(Key("ns", "j")) == 1.0
     assert size() == 3
     store.remove({"metadata": {**metadata, "name": "p2", "uid": "uid-p2", "resourceVersion": "2"}})

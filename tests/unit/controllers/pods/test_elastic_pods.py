@@ -19,7 +19,7 @@ from admitq.controllers.pods.elastic_pods import (
     find_admitted_slice,
     find_pods_to_ungate,
     remove_gates,
-    slim_elastic_pod,
+    trim_elastic_pod,
 )
 from admitq.controllers.settings import ControllerSettings
 from admitq.integrations.kinds.job import JOB
@@ -269,8 +269,8 @@ def test_pod_or_workload_without_slice_enqueues_nothing(world: World) -> None:
 
 def test_elastic_pod_store_keeps_only_needed_fields() -> None:
     without_slice = pod("a", metadata={"annotations": {}})
-    assert set(slim_elastic_pod(without_slice, NAMES)) == {"metadata"}
-    assert set(slim_elastic_pod(pod("a"), NAMES)["spec"]) == {"schedulingGates"}
+    assert set(trim_elastic_pod(without_slice, NAMES)) == {"metadata"}
+    assert set(trim_elastic_pod(pod("a"), NAMES)["spec"]) == {"schedulingGates"}
 
 
 def test_pods_are_watched_once_first_slice_exists(world: World) -> None:

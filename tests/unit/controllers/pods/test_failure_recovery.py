@@ -14,8 +14,8 @@ from admitq.controllers.pods.failure_recovery import (
     FailureRecoveryController,
     HangingPodCase,
     delete_hanging_pod,
-    slim_node,
-    slim_pod,
+    trim_node,
+    trim_recovered_pod,
 )
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NODES
@@ -136,7 +136,7 @@ def world() -> World:
     result = World(settings_with(force_delete_after=DELAY))
     served = FailureRecoveryController(result.ctx, DELAY).when_served()
     result.stores.stores[PLACED_PODS] = Store(PLACED_PODS, transform=served.transform, indexes=served.indexes)
-    result.stores.stores[NODES] = Store(NODES, transform=slim_node)
+    result.stores.stores[NODES] = Store(NODES, transform=trim_node)
     result.now = instant(61)
     return result
 
@@ -201,16 +201,16 @@ def test_node_that_becomes_unreachable_enqueues_its_terminating_pods(world: Worl
 def test_changed_pod_is_enqueued_only_if_it_is_terminating(world: World) -> None:
     of_pods, _ = (watch.keys for watch in failure_recovery_part(world).spec.watches)
     key = Key("ns", "p")
-    assert list(of_pods(ObjectChange("modified", key, slim_pod(pod(), NAMES), None))) == [key]
-    running = slim_pod(pod(deletionTimestamp=None), NAMES)
+    assert list(of_pods(ObjectChange("modified", key, trim_recovered_pod(pod(), NAMES), None))) == [key]
+    running = trim_recovered_pod(pod(deletionTimestamp=None), NAMES)
     assert list(of_pods(ObjectChange("added", key, running, None))) == []
     assert list(of_pods(ObjectChange("deleted", key, None, orjson.dumps(pod())))) == []
 
 
 def test_stores_keep_only_needed_fields_of_nodes_and_pods(world: World) -> None:
     ids = {"name": "p", "namespace": "ns", "uid": "uid-p", "resourceVersion": "5"}
-    assert slim_pod(pod(annotations={}), NAMES) == {"metadata": ids}
-    assert slim_node(node()) == {
+    assert trim_recovered_pod(pod(annotations={}), NAMES) == {"metadata": ids}
+    assert trim_node(node()) == {
         "metadata": {"name": "n", "uid": "uid-n", "resourceVersion": "5"},
         "spec": {"taints": UNREACHABLE},
     }

@@ -25,7 +25,7 @@ class PodBatch(NamedTuple):
 class RemainingWork:
     """The pods of a workload: waiting, running and ended."""
 
-    left: list[tuple[Nanoseconds, int]]
+    waiting: list[tuple[Nanoseconds, int]]
     """Run times of pods that have not started, with the number of pods; the next is last."""
     running: list[PodBatch] = field(default_factory=list[PodBatch])
     """A heap: the batch with the earliest end is first."""
@@ -39,21 +39,21 @@ class RemainingWork:
         """Start as many pods as can run in parallel."""
         self._fill(how.parallel, how.completions - self.ended, now)
 
-    def _fill(self, free: int, wanted: int, now: Nanoseconds) -> None:
-        left = self.left
-        if not left:
+    def _fill(self, free: int, parallel: int, now: Nanoseconds) -> None:
+        waiting = self.waiting
+        if not waiting:
             return
-        wanted -= sum(piece.pods for piece in self.running)
-        while free > 0 and wanted > 0 and left:
-            run_time, pods = left[-1]
-            taken = min(pods, free, wanted)
-            if taken == pods:
-                left.pop()
+        parallel -= sum(piece.pods for piece in self.running)
+        while free > 0 and parallel > 0 and waiting:
+            run_time, pods = waiting[-1]
+            started = min(pods, free, parallel)
+            if started == pods:
+                waiting.pop()
             else:
-                left[-1] = (run_time, pods - taken)
-            heapq.heappush(self.running, PodBatch(now + run_time, now, run_time, taken))
-            free -= taken
-            wanted -= taken
+                waiting[-1] = (run_time, pods - started)
+            heapq.heappush(self.running, PodBatch(now + run_time, now, run_time, started))
+            free -= started
+            parallel -= started
 
     @property
     def next_end(self) -> Nanoseconds | None:
@@ -85,10 +85,10 @@ class RemainingWork:
         while self.running:
             piece = heapq.heappop(self.running)
             ran = now - piece.start
-            kept = 0 if checkpoints is None else ran - ran % checkpoints if checkpoints else ran
-            lost += (ran - kept) * piece.pods
-            self.done += kept * piece.pods
-            self.left.append((piece.run_time - kept, piece.pods))
+            saved = 0 if checkpoints is None else ran - ran % checkpoints if checkpoints else ran
+            lost += (ran - saved) * piece.pods
+            self.done += saved * piece.pods
+            self.waiting.append((piece.run_time - saved, piece.pods))
         return lost
 
 
@@ -131,14 +131,14 @@ class SimulatedWorkload:
         if admission is None:
             return []
         total: dict[str, float] = {}
-        for one in admission.pod_set_assignments:
-            for resource, amount in one.resource_usage:
-                per = one.count if self.template.has_pods and one.count else 1
+        for assignment in admission.pod_set_assignments:
+            for resource, amount in assignment.resource_usage:
+                per = assignment.count if self.template.has_pods and assignment.count else 1
                 total[resource] = total.get(resource, 0.0) + amount / per
         return list(total.items())
 
 
-_FIELDS: Final = tuple(one.name for one in fields(Workload))
+_FIELDS: Final = tuple(each.name for each in fields(Workload))
 _PLACES: Final = {name: index for index, name in enumerate(_FIELDS)}
 _values = attrgetter(*_FIELDS)
 
