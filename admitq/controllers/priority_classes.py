@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from admitq.controllers.context import Context
+from admitq.controllers.controller_names import PRIORITY_CLASS
+from admitq.controllers.controller_specs import ControllerSpec, Watch
 from admitq.controllers.indexes import BY_PRIORITY_CLASS, workload_priority_class
 from admitq.controllers.plan import ActionPlan, Patch, execute_plan, plan_of
 from admitq.integrations.base import PatchStep
@@ -69,8 +71,8 @@ class PriorityClassController:
         """
         workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
         failure: ApiError | None = None
-        one = workloads.get(*key) if key.namespace else None
-        concerned = workloads.by_index(BY_PRIORITY_CLASS, key.name) if not key.namespace else (one,)
+        stored = workloads.get(*key) if key.namespace else None
+        concerned = workloads.by_index(BY_PRIORITY_CLASS, key.name) if not key.namespace else (stored,)
         for workload in concerned:
             decided = None if workload is None else self._decided(workload)
             if decided is None:
@@ -78,7 +80,7 @@ class PriorityClassController:
             try:
                 await execute_plan(self._ctx, decided)
             except ApiError as error:
-                failure = error  # one Workload that cannot be written keeps back no other
+                failure = error  # a failed write of one Workload must not prevent the others
         if failure is not None:
             raise failure
 
@@ -88,3 +90,19 @@ class PriorityClassController:
             priority_class = stores.of(kinds.workload_priority_classes).get("", name)
             return None if priority_class is None else update_priority(kinds, priority_class, workload)
         return None
+
+
+def priority_class_controller(ctx: Context) -> ControllerSpec:
+    """Return the controller of WorkloadPriorityClasses."""
+    controller = PriorityClassController(ctx)
+    return ControllerSpec(
+        name=PRIORITY_CLASS,
+        reconcile=controller.reconcile,
+        watches=(
+            Watch(
+                ctx.kinds.workload_priority_classes,
+                lambda change: (change.key,) if has_new_value(change) else (),
+            ),
+            Watch(ctx.kinds.workloads, controller.workload_with_new_class),
+        ),
+    )

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from admitq.controllers.controller_names import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
 from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.pods.elastic_pods import ELASTIC_PODS
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.watches import PROVISIONING
-from admitq.controllers.registry import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import (
@@ -42,7 +42,7 @@ _WATCH: Final = ("list", "watch")
 
 
 def _watched(*resources: Resource) -> tuple[Permission, ...]:
-    return tuple(Permission(one.group, one.plural, _WATCH) for one in resources)
+    return tuple(Permission(resource.group, resource.plural, _WATCH) for resource in resources)
 
 
 def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
@@ -66,18 +66,20 @@ def permissions_of_kind(integration: Integration) -> tuple[Permission, ...]:
     """Return the permissions for the jobs of a kind and for the objects that define their pods."""
     jobs = resource_of(integration)
     if integration.serving is not None:
-        # Watched if Workloads are created for its groups, and never written. Otherwise only read as an owner.
+        # Objects of kinds that serve groups are watched and never written. Other such kinds are only read as
+        # owners.
         watched = () if integration.serving.list_groups is None else _WATCH
         return (_may(jobs, *watched, "get"),)
     return (
         # Single reads: a job that is not in the store, before its Workload is released.
         _may(jobs, *_WATCH, "get", "patch"),
-        # After the retention of deactivated jobs, which is off by default; and to stop members.
+        # For the deletion of deactivated jobs after their retention, which is off by default, and for stops
+        # of members.
         _may(jobs, "delete"),
         *((_may(jobs, "patch", subresource="status"),) if integration.lifecycle.patches_status else ()),
         # Single reads: whether a queued object controls a job through these.
         *(_may(owner, "get") for owner in intermediate_owner_resources(integration)),
-        *_watched(*(followed_resource(integration, one) for one in integration.templates.referenced_kinds)),
+        *_watched(*(followed_resource(integration, kind) for kind in integration.templates.referenced_kinds)),
     )
 
 
@@ -96,7 +98,7 @@ def permissions_by_controller(
     """Return the permissions of every controller, by its name."""
     kinds = kinds_of(names)
     workloads, cluster_queues, flavors = kinds.workloads, kinds.cluster_queues, kinds.resource_flavors
-    elastic = any(one.scaling.can_be_elastic for one in integrations)
+    elastic = any(integration.scaling.can_be_elastic for integration in integrations)
     return {
         **({ELASTIC_PODS: (ELASTIC_POD_PERMISSIONS, *_watched(workloads))} if elastic else {}),
         WORKLOAD: (
@@ -108,7 +110,10 @@ def permissions_by_controller(
             # The requests of pods depend on the limits of their namespace and on their runtime class.
             *_watched(kinds.local_queues, cluster_queues, NAMESPACES, LIMIT_RANGES, RUNTIME_CLASSES),
         ),
-        **{one.framework: (*permissions_of_kind(one), *_around_jobs(kinds)) for one in integrations},
+        **{
+            integration.framework: (*permissions_of_kind(integration), *_around_jobs(kinds))
+            for integration in integrations
+        },
         CLUSTER_QUEUE: (
             _may(cluster_queues, *_WATCH, "patch"),
             _may(cluster_queues, "patch", subresource="status"),
@@ -147,7 +152,9 @@ class GatedPermissions(NamedTuple):
 
 def permissions_of_gates(integrations: Iterable[Integration]) -> tuple[GatedPermissions, ...]:
     """Return the permissions of controllers that run only with a feature gate, on or off by default."""
-    elastic = tuple(one.framework for one in integrations if one.scaling.can_be_elastic)
+    elastic = tuple(
+        integration.framework for integration in integrations if integration.scaling.can_be_elastic
+    )
     return (
         GatedPermissions(Gate.ELASTIC_JOBS, (ELASTIC_POD_PERMISSIONS,), elastic),
         GatedPermissions(
@@ -166,4 +173,4 @@ def merge_permissions(of: Iterable[Permission]) -> tuple[Permission, ...]:
     verbs: dict[tuple[str, str], set[str]] = {}
     for permission in of:
         verbs.setdefault((permission.group, permission.resource), set()).update(permission.verbs)
-    return tuple(Permission(*key, tuple(sorted(found))) for key, found in sorted(verbs.items()))
+    return tuple(Permission(*key, tuple(sorted(verbs_of_key))) for key, verbs_of_key in sorted(verbs.items()))

@@ -6,13 +6,13 @@ from typing import Final
 from admitq.controllers.context import Context
 from admitq.controllers.controller_specs import ControllerSpec, Watch, WhenServed
 from admitq.controllers.indexes import BY_CHECK, BY_CONFIG, BY_OWNER, controller_index_values
+from admitq.controllers.key_maps import iterate_states
 from admitq.controllers.provisioning.controller import ProvisioningController
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Key, ObjectChange
 from admitq.workloads.admission_check_states import listed_checks
-from admitq_api.json_objects import JsonObject
 
 PROVISIONING: Final = "provisioningrequest"
 """Name of the controller."""
@@ -29,11 +29,11 @@ class _ProvisioningKeys:
 
     def itself(self, change: ObjectChange) -> Iterable[Key]:
         """Return the Workload, if it has or had checks."""
-        return (change.key,) if any(map(listed_checks, _both(change))) else ()
+        return (change.key,) if any(map(listed_checks, iterate_states(change))) else ()
 
     def owner(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the Workload that a request or a template was created for."""
-        for obj in _both(change):
+        for obj in iterate_states(change):
             reference = get_controller(obj)
             if reference is not None and reference.get("kind") == "Workload":
                 yield Key(change.key.namespace, reference.get("name", ""))
@@ -41,7 +41,7 @@ class _ProvisioningKeys:
     def check(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the check; if its spec changed, also the Workloads that list it."""
         yield change.key
-        specs = [obj.get("spec") for obj in _both(change)]
+        specs = [obj.get("spec") for obj in iterate_states(change)]
         if len(specs) == 1 or specs[0] != specs[1]:
             yield from self._workloads.keys_by_index(BY_CHECK, change.key.name)
 
@@ -56,12 +56,6 @@ class _ProvisioningKeys:
         for name in self._workloads.index_values(BY_CHECK):
             yield from self._workloads.keys_by_index(BY_CHECK, name)
         yield from self._checks.keys()
-
-
-def _both(change: ObjectChange) -> Iterator[JsonObject]:
-    for obj in (change.old, change.new):
-        if obj is not None:
-            yield obj
 
 
 def provisioning_controller(ctx: Context) -> WhenServed:
