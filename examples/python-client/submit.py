@@ -31,8 +31,8 @@ def manifest(queue: str) -> dict[str, Any]:
 
 def condition(workload: dict[str, Any], type_: str) -> dict[str, str]:
     """Return a condition of a Workload; empty if it is missing."""
-    found = workload.get("status", {}).get("conditions", [])
-    return next((one for one in found if one["type"] == type_), {})
+    conditions = workload.get("status", {}).get("conditions", [])
+    return next((entry for entry in conditions if entry["type"] == type_), {})
 
 
 async def submit(namespace: str, queue: str) -> None:
