@@ -28,7 +28,7 @@ from admitq_api.json_objects import JsonObject
 from admitq_api.labels import names_for
 from tests.controlplane.further_writes import FURTHER, RETENTION
 from tests.controlplane.manners import CHECK_CONTROLLER, Applied, applied, not_applicable, typed
-from tests.controlplane.rest import Snapshot, broken
+from tests.controlplane.rest import Snapshot, find_violations
 from tests.controlplane.table_of_writes import NOT_PLAYED, TABLE, Row
 from tests.controlplane.workload_changes import reserve, status
 
@@ -234,7 +234,7 @@ def broken_laws(
     cq = queue(cpu, **counters)
     metadata = {"name": "lq", "uid": "uid-lq", "resourceVersion": "1"}
     lq = {"metadata": metadata, "spec": {"clusterQueue": "cq-ns"}, "status": cq["status"]}
-    return broken(Snapshot(workloads, jobs, [lq], cq), format_time(NOW))
+    return find_violations(Snapshot(workloads, jobs, [lq], cq), format_time(NOW))
 
 
 def test_e_laws_hold_for_valid_workloads() -> None:
