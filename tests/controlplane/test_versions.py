@@ -314,7 +314,7 @@ async def watch_delivers_the_older_version(client: Client) -> None:
 async def object_that_cannot_be_converted_completely_is_listed(client: Client) -> None:
     """An object with the maximum size of annotations has no room for the annotation of the conversion."""
     workload = StoredObject(client, "Workload", "large")
-    (case,) = [case for case in CASES if "topology of slices" in case["it"]]
+    (case,) = [case for case in CASES if "nested topology slices" in case["it"]]
     written = workload.object(workload.newer, case["newer"])
     written["metadata"]["annotations"] = {"example.com/large": "x" * (256 * 1024 - len("example.com/large"))}
     await client.create(workload.newer, written)
