@@ -24,7 +24,7 @@ from tests.controlplane.stage import Stage
 
 @pytest.fixture
 async def stage(admitq_client: Client, admitq_namespace: str, api_group: str) -> AsyncGenerator[Stage]:
-    """A namespace of its own beside a running admitq."""
+    """A fresh namespace beside a running admitq."""
     made = Stage(admitq_client, names_for(api_group), admitq_namespace)
     yield made
     await _clear(made)

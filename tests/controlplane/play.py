@@ -167,11 +167,11 @@ class Play:
             "see": _each(self._sees),
             "assigned": _each(self._is_assigned),
             "count": _each(self._has_count),
-            "told": _each(self._is_told),
+            "events": _each(self._has_events),
             "field": _each(self._has_field),
         }
 
-    # --- making -----------------------------------------------------------------------------------
+    # --- creation ---------------------------------------------------------------------------------
 
     async def _flavor(self, name: str, spec: dict[str, Any] | None) -> None:
         self._flavors.add(name)
@@ -373,7 +373,7 @@ class Play:
 
         await eventually(seen, what=f"count of {name}")
 
-    async def _is_told(self, name: str, events: Mapping[str, str]) -> None:
+    async def _has_events(self, name: str, events: Mapping[str, str]) -> None:
         """Events about a Workload; durations are written as ``Ns``."""
 
         async def seen() -> bool:

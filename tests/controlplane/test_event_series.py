@@ -13,7 +13,7 @@ PREEMPTION: Final[tuple[Mapping[str, Any], ...]] = (
     {"admitted": VICTIMS},
     {"workload": {"high": {"queue": "cq", "cpu": len(VICTIMS), "priority": 9}}},
     {"release": VICTIMS},
-    {"told": {"high": {"Admitted": "Admitted by ClusterQueue $cq, wait time since reservation was Ns"}}},
+    {"events": {"high": {"Admitted": "Admitted by ClusterQueue $cq, wait time since reservation was Ns"}}},
 )
 
 

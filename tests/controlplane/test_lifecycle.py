@@ -41,7 +41,7 @@ async def test_gated_orphaned_prebuilt_and_time_limited_jobs_follow_their_worklo
 
 
 async def _queue(stage: Stage, name: str, *, cpu: int = 4, **spec: Any) -> None:
-    """A LocalQueue with a ClusterQueue of its own."""
+    """Create a LocalQueue with its own ClusterQueue."""
     await stage.cluster_queue(name, cpu=cpu, **spec)
     await stage.local_queue(name, cluster_queue=name)
 

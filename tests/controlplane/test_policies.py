@@ -122,14 +122,14 @@ async def _job_becomes_ready_after_a_timeout(
     steps = [
         *queued("late"),
         [f"Workload late: admission; {reserved}; {ADMITTED}; {NOT_READY}"],
-        ["Job late: labels given; suspend=false"],
+        ["Job late: labels injected; suspend=false"],
         [
             (
                 f"Workload late: Evicted=True PodsReadyTimeout {message}; "
                 "requeueState count 1 with requeueAt; evictions PodsReadyTimeout WaitForStart 1"
             )
         ],
-        *stopped("late", given="labels taken back"),
+        *stopped("late", restored="labels restored"),
         *released("late", message, requeued=False, reason="PodsReadyTimeout", ready=False),
         [f"Workload late: {_line(BACK)}; requeueState count 1 without requeueAt"],
         [
@@ -138,7 +138,7 @@ async def _job_becomes_ready_after_a_timeout(
                 f"{reserved}; {ADMITTED}"
             )
         ],
-        ["Job late: labels given; suspend=false"],
+        ["Job late: labels injected; suspend=false"],
         [f"Workload late: {PODS_READY}"],
     ]
     await writes.until(Story(steps))
@@ -224,12 +224,12 @@ async def _job_is_deactivated_after_too_many_timeouts(
                 "requeueState removed; evictions Deactivated RequeuingLimitExceeded 1"
             )
         ],
-        *stopped("never", given="labels taken back"),
+        *stopped("never", restored="labels restored"),
         *released("never", message, requeued=False, reason=reason, ready=False),
     ]
     reserved = f"QuotaReserved=True QuotaReserved Quota reserved in ClusterQueue {stage.own('never')}"
     admission = [f"Workload never: admission; {reserved}; {ADMITTED}; {NOT_READY}"]
-    start = ["Job never: labels given; suspend=false"]
+    start = ["Job never: labels injected; suspend=false"]
     await writes.until(Story([*queued("never"), admission, start, *steps], goes_on=True))
     of = {"cluster_queue": stage.own("never"), "reason": "Deactivated"}
     of["underlying_cause"] = "RequeuingLimitExceeded"

@@ -29,8 +29,8 @@ READY = {
     "LocalQueue": "Active=True Ready Can submit new workloads to localQueue",
 }
 UNCHECKED = "Admitted=False UnsatisfiedAdmissionChecks The workload has not all checks ready"
-STARTS = "nodeSelector given; tolerations given; labels given; suspend=false"
-TAKEN_BACK = "nodeSelector taken back; tolerations taken back; labels taken back"
+STARTS = "nodeSelector injected; tolerations injected; labels injected; suspend=false"
+RESTORED = "nodeSelector restored; tolerations restored; labels restored"
 
 
 async def test_writes_and_events_of_job_stories_occur_in_the_prescribed_order(stage: Stage) -> None:
@@ -65,7 +65,7 @@ def _queues_created(*names: str) -> list[str]:
         f"~{kind} {name}: {change}"
         for name in names
         for kind in ("ClusterQueue", "LocalQueue")
-        for change in ("made; finalizer" if kind == "ClusterQueue" else "made", READY[kind])
+        for change in ("created; finalizer" if kind == "ClusterQueue" else "created", READY[kind])
     ]
 
 
@@ -85,7 +85,7 @@ def _admitted(stage: Stage, name: str) -> list[list[str]]:
 def _stopped(name: str, message: str, *, requeued: bool, reason: str) -> list[list[str]]:
     """The writes from the stop of an evicted running Job until it is requeued."""
     release = released(name, message, requeued=requeued, reason=reason, ready=True)
-    return [*stopped(name, given=TAKEN_BACK), *release]
+    return [*stopped(name, restored=RESTORED), *release]
 
 
 async def _events(stage: Stage, name: str) -> dict[str, str]:
@@ -388,7 +388,7 @@ async def _deleted_cluster_queue(stage: Stage, writes: Writes) -> None:
         ["Workload holds: no checks"],
         [f"Workload holds: QuotaReserved=False Suspended ClusterQueue {queue} is inactive"],
         ["Workload deleted: Finished=True Succeeded Reached expected number of succeeded pods"],
-        ["~Workload deleted: finalizer removed", "ClusterQueue deleted: gone"],
+        ["~Workload deleted: finalizer removed", "ClusterQueue deleted: deleted"],
         [
             f"LocalQueue deleted: Active=False ClusterQueueDoesNotExist {inactive}",
             f"Workload holds: QuotaReserved=False Misconfigured ClusterQueue {queue} doesn't exist",

@@ -50,14 +50,14 @@ UNOBSERVED_FLAVOR = "Active=False FlavorNotFound "
 def queued(name: str) -> list[list[str]]:
     """The writes after the creation of a Job."""
     return [
-        [f"Job {name}: made; suspend=true"],
-        [f"Workload {name}: made; finalizer; owned by {name}; job-uid"],
+        [f"Job {name}: created; suspend=true"],
+        [f"Workload {name}: created; finalizer; owned by {name}; job-uid"],
     ]
 
 
-def stopped(name: str, *, given: str) -> list[list[str]]:
+def stopped(name: str, *, restored: str) -> list[list[str]]:
     """The writes of the stop of a Job with these injected fields; its status is reset in between."""
-    changes = ("stopping=true; suspend=true", "startTime reset", f"stopping=None; {given}")
+    changes = ("stopping=true; suspend=true", "startTime reset", f"stopping=None; {restored}")
     return [[f"Job {name}: {change}"] for change in changes]
 
 
@@ -129,7 +129,7 @@ class Writes:
             name = self._name(step, owners)
             if name in names:
                 place = f"{step.place[0]} {name}"
-                lines += [f"{place}: {said}" for said in self._describe(before.get(place), step.obj)]
+                lines += [f"{place}: {changes}" for changes in self._describe(before.get(place), step.obj)]
                 before.pop(place, None)
                 if step.obj is not None:
                     before[place] = step.obj
@@ -190,11 +190,11 @@ class Writes:
     def _describe(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[str]:
         """The changes of one write as a line; none if stories do not contain them."""
         if after is None:
-            return ["gone"]
-        said = list(_changes(self._stage.names, before or {}, after))
+            return ["deleted"]
+        changes = list(_changes(self._stage.names, before or {}, after))
         if before is None:
-            said.insert(0, "made")
-        return ["; ".join(said)] if said else []
+            changes.insert(0, "created")
+        return ["; ".join(changes)] if changes else []
 
 
 @asynccontextmanager
@@ -283,13 +283,13 @@ def _job(names: Names, before: dict[str, Any], after: dict[str, Any]) -> Iterato
     pod = ("spec", "template", "spec")
     for part in ("nodeSelector", "tolerations"):
         if (value := at(after, *pod, part)) != at(before, *pod, part):
-            yield f"{part} {'given' if value else 'taken back'}"
+            yield f"{part} {'injected' if value else 'restored'}"
     keys = {names.podset, names.local_queue_name, names.cluster_queue_name}
     had, has = (
         keys & set(at(one, "spec", "template", "metadata", "labels") or {}) for one in (before, after)
     )
     if had != has:
-        yield "labels given" if has else "labels taken back"
+        yield "labels injected" if has else "labels restored"
     if at(before, "status", "startTime") and not at(after, "status", "startTime"):
         yield "startTime reset"
     if (suspend := at(after, "spec", "suspend")) != at(before, "spec", "suspend"):

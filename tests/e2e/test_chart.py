@@ -1,6 +1,6 @@
 """The chart on a real control plane: installed, upgraded and uninstalled by helm.
 
-Each test has a control plane of its own, because webhooks without a server stop all Jobs.
+Each test has its own control plane, because webhooks without a server block all Jobs.
 """
 
 import subprocess

@@ -293,7 +293,7 @@ async def test_event_limit_applies_to_each_object_separately(
     recorder = recorder_of(client, burst=5)
     for number in range(50):
         recorder.event(subject, "Normal", f"Loud{number}", "note")
-    recorder.event(other, "Normal", "Quiet", "heard")
+    recorder.event(other, "Normal", "Quiet", "note")
     await recorder.flush()
     assert len(await events_of(client, subject)) == 5
     assert len(await events_of(client, other)) == 1

@@ -233,7 +233,7 @@ async def answer(world: World, attempt: int, *conditions: str) -> None:
 
     await world.until(is_handed_over, f"attempt {attempt}")
     listed = [
-        {"type": one, "status": "True", "reason": "Told", "message": "m", "lastTransitionTime": _TIME}
+        {"type": one, "status": "True", "reason": "Reported", "message": "m", "lastTransitionTime": _TIME}
         for one in conditions
     ]
     name = found()["metadata"]["name"]
