@@ -4,9 +4,9 @@ An authority (CA) is valid for a year and signs leaf certificates that are valid
 after two thirds of their life. The authority changes in steps, so that every client trusts a new one before
 the server uses a certificate signed by it:
 
-1. The upcoming authority is created and added to the bundle. The active one still signs. 2. Once all clients
-have had the bundle for the overlap time, the upcoming authority becomes the active one. 3. The previous one
-stays in the bundle until it expires. Its key is deleted at once.
+1. The upcoming authority is created and added to the bundle. The active one still signs.
+2. Once all clients have had the bundle for the overlap time, the upcoming authority becomes the active one.
+3. The previous one stays in the bundle until it expires. Its key is deleted at once.
 
 All times and durations are nanoseconds. The certificates contain everything that strict verification (the
 default of Python from 3.13 on) requires: key identifiers, key usage, basic constraints, names.
