@@ -144,7 +144,7 @@ class AncestorSearchResult(NamedTuple):
     """The result of following an object's chain of controller references."""
 
     ancestor: JsonObject | None = None
-    """The top-most queued ancestor. The object is queued with it and not by itself."""
+    """The top-most queued ancestor. The object is queued with it and not separately."""
     claimed_ancestor: JsonObject | None = None
     """The top-most queued ancestor, if an object of the chain was not created by its owner's controller."""
     difference: ChildDifference | None = None

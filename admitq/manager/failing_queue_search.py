@@ -24,7 +24,7 @@ class FailingQueueSearch:
     """The state of the search, which can run repeatedly.
 
     Attributes:
-        is_on: whether a search goes on.
+        is_on: whether a search continues.
     """
 
     is_running: bool = False
@@ -96,7 +96,7 @@ class FailingQueueSearch:
         return failing
 
     def retry_failed_groups(self) -> None:
-        """Try the groups that failed once more."""
+        """Try the failed groups a second time."""
         self._paused_groups.extend(self._failed_groups)
         self._failed_groups.clear()
 

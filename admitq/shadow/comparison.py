@@ -15,14 +15,14 @@ Rules of this file
   - the same, without workloads that arrived within the leeway, or with workloads, queues or both as they
     were before it;
   - the state that a manager builds that starts at that moment, and knows only what the API has;
-  - all of these once more when the leeway is over, as if the action had not been done.
+  - all of these again when the leeway is over, as if the action had not been done.
 
 - An expectation that is not fulfilled is reported if it was expected for all of the *patience*, is still
   expected without other expectations, and is expected by a manager that starts at that moment.
-- A difference is reported once. The shadow then goes on from what the manager in charge did. A workload that
-  the manager leaves waiting stays expected, so that no other workload is expected in its place. If others get
-  the quota meanwhile, they are judged as if that workload did not wait. It may be reported again when it has
-  changed.
+- A difference is reported once. The shadow then continues from the action of the manager in charge. A
+  workload that the manager leaves waiting stays expected, so that no other workload is expected in its place.
+  If others get the quota meanwhile, they are judged as if that workload did not wait. It may be reported
+  again when it has changed.
 """
 
 from collections import deque

@@ -30,7 +30,7 @@ def parse_path(path: str) -> tuple[str, ...]:
         end = match.end()
     if not steps or end != len(path) or path[0] in ".[":
         raise ValueError(
-            f"{path!r} is no path: write one like spec.template, spec.tasks[].template for all elements of a "
-            "list, or metadata.annotations[example.com/key]"
+            f"{path!r} is not a path: write one like spec.template, spec.tasks[].template for all elements "
+            "of a list, or metadata.annotations[example.com/key]"
         )
     return tuple(steps)

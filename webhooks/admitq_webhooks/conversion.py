@@ -66,7 +66,9 @@ def _answer(
             return _failure(uid, f"{_name(obj, place)}: {error}")
         except Exception as error:  # noqa: BLE001 the API server must get an answer whatever the object contains
             errors.report(ErrorPart.REVIEW, error, _name(obj, place), names.conversion_path)
-            return _failure(uid, f"{_name(obj, place)}: internal error; the log of the webhook says more")
+            return _failure(
+                uid, f"{_name(obj, place)}: internal error; the log of the webhook has the traceback"
+            )
     return {"uid": uid, "convertedObjects": converted, "result": {"status": "Success"}}
 
 

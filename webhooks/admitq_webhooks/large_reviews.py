@@ -139,7 +139,7 @@ class LargeReviews:
                 problem = "the review of this large object took too long; try again later or make it smaller"
                 answer = ReviewAnswer(_reject(request, problem, 504, "Timeout"), is_allowed=False)
             except _ChildEnded:
-                problem = "the review of this large object failed; the log of the webhook says more"
+                problem = "the review of this large object failed; the log of the webhook has the traceback"
                 answer = ReviewAnswer(_reject(request, problem, 500, "InternalError"), is_allowed=False)
         if self._observe is not None and answer.is_allowed is not None:
             self._observe(request.path, answer.is_allowed, time.monotonic() - started)
@@ -196,7 +196,7 @@ class LargeReviews:
             return LookupResult(failed=str(error))
         except Exception as error:  # noqa: BLE001 one object must not end the child that answers for others
             self._errors.report(ErrorPart.REVIEW, error, lookup.method, route)
-            return LookupResult(failed="internal error; the log of the webhook says more")
+            return LookupResult(failed="internal error; the log of the webhook has the traceback")
 
     async def _running_child(self) -> _Child:
         if self._child is not None and self._child.process.returncode is None:

@@ -412,4 +412,4 @@ async def _review(
         return Failed("no verdict in time; try again", 504, "Timeout")
     except Exception as error:  # noqa: BLE001 one object must not end the process that reviews all objects
         errors.report(ErrorPart.REVIEW, error, _describe_request(request), route)
-        return Failed("internal error; the log of the webhook says more")
+        return Failed("internal error; the log of the webhook has the traceback")

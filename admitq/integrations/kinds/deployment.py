@@ -1,4 +1,4 @@
-"""Deployment: each of its pods is queued by itself.
+"""Deployment: each of its pods is queued separately.
 
 Scaling only creates and deletes pods. So admitq only manages the pods (semantics, Per kind: Deployment).
 """

@@ -1,4 +1,4 @@
-"""LeaderWorkerSet: each of its groups, a leader and its workers, is queued by itself.
+"""LeaderWorkerSet: each of its groups, a leader and its workers, is queued separately.
 
 Scaling and rollouts create and delete groups. Each group has its own Workload (semantics, StatefulSet and
 LeaderWorkerSet).
@@ -129,7 +129,7 @@ def compare_child(lws: JsonObject, child: JsonObject, _is_elastic: ElasticityChe
 
     That StatefulSet has the name of the LeaderWorkerSet and a replica for each group. The StatefulSets of
     workers are controlled by the leaders' pods, through which the search for ancestors does not pass. A
-    StatefulSet without the marks of a LeaderWorkerSet in its template is queued by itself. Pods with these
+    StatefulSet without the marks of a LeaderWorkerSet in its template is queued separately. Pods with these
     marks join a group, which limits their number and their requests.
     """
     if child.get("kind") != "StatefulSet":

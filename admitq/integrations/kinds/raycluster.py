@@ -1,7 +1,7 @@
 """``ray.io/v1`` RayCluster: a head and worker groups, which run until the cluster is deleted.
 
 The operator deletes all pods of a suspended cluster. A cluster of a RayJob or RayService is queued with its
-owner and not by itself.
+owner and not separately.
 """
 
 from typing import Final
@@ -115,7 +115,7 @@ def _compare_cleanup_job(cluster: JsonObject, job: JsonObject) -> ChildDifferenc
 
 
 def mutate(job: JsonObject, context: RuleContext) -> JsonObject:
-    """Add gates to the pods of an elastic cluster, which is queued by itself or with its RayJob."""
+    """Add gates to the pods of an elastic cluster, which is queued separately or with its RayJob."""
     return ray_clusters.with_elastic_gates(job, SPEC, context)
 
 

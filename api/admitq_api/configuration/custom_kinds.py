@@ -37,7 +37,7 @@ def _check_path_by_name(value: str) -> str:
 def _check_created_kind(value: str) -> str:
     kind, dot, group = value.partition(".")
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind) or (dot and check_dns_subdomain(group)):
-        raise ValueError(f"{value!r} is no kind: write Kind.group, like Job.batch, or Pod")
+        raise ValueError(f"{value!r} is not a kind: write Kind.group, like Job.batch, or Pod")
     return value
 
 
@@ -191,7 +191,7 @@ class CustomKind(Section):
         tuple[Annotated[str, AfterValidator(_check_created_kind)], ...], AfterValidator(reject_duplicates)
     ] = ()
     """The kinds of objects that the kind's controller creates, such as `Pod` or `Job.batch`. By default any
-    kind is accepted. An object of another kind that names such a job as its owner is queued by itself."""
+    kind is accepted. An object of another kind that names such a job as its owner is queued separately."""
 
     @property
     def framework(self) -> str:

@@ -153,7 +153,7 @@ def check_kind_version_group(name: str) -> str:
         or not group
         or check_dns_subdomain(f"{version}.{group}")
     ):
-        raise ValueError(f'{name!r} is no kind: write Kind.version.group, like "MyJob.v1.example.com"')
+        raise ValueError(f'{name!r} is not a kind: write Kind.version.group, like "MyJob.v1.example.com"')
     return name
 
 

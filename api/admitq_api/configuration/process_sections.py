@@ -221,7 +221,7 @@ class ControllerSection(Section):
         for name in value:
             kind, _, group = name.partition(".")
             if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind) or (group and check_dns_subdomain(group)):
-                raise ValueError(f'{name!r} is no kind: write Kind.group, like "Job.batch" or "Pod"')
+                raise ValueError(f'{name!r} is not a kind: write Kind.group, like "Job.batch" or "Pod"')
         return value
 
 

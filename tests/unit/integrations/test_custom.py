@@ -333,7 +333,7 @@ def test_custom_path_is_parsed_to_steps(text: str, expected: tuple[str, ...]) ->
     "text", ["", ".", "a.", ".a", "a..b", "a b", "[]", "[].a", "a[", "a]", "a[b c]", "{a}", "[a]", "$.a"]
 )
 def test_malformed_custom_path_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="is no path: write one like"):
+    with pytest.raises(ValueError, match="is not a path: write one like"):
         parse_path(text)
 
 
@@ -342,7 +342,7 @@ def pods(**fields: Any) -> dict[str, Any]:
 
 
 INVALID: dict[str, tuple[dict[str, Any], str]] = {
-    "malformed path": ({"suspend": "spec."}, r"custom\[0\]\.suspend: 'spec\.' is no path: write"),
+    "malformed path": ({"suspend": "spec."}, r"custom\[0\]\.suspend: 'spec\.' is not a path: write"),
     "suspend field in a list": (
         {"suspend": "spec.a[].b"},
         r"custom\[0\]\.suspend: .* leads to more than one place",
@@ -375,7 +375,7 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
     "no controller": ({"controller": None}, r"managedBy and controller go together"),
     "invalid kind in creates": (
         {"creates": ["jobs.batch"]},
-        r"creates\[0\]: 'jobs.batch' is no kind: write",
+        r"creates\[0\]: 'jobs.batch' is not a kind: write",
     ),
     "invalid group": ({"group": "Example"}, r"custom\[0\]\.group: 'Example'"),
     "invalid kind": ({"kind": "training"}, r"custom\[0\]\.kind: \"training\""),

@@ -74,7 +74,7 @@ async def test_internal_error_is_answered_as_conversion_failure(monkeypatch: pyt
     result = (await convert_review(review(queue())))["result"]
     assert result == {
         "status": "Failure",
-        "message": "ClusterQueue one: internal error; the log of the webhook says more",
+        "message": "ClusterQueue one: internal error; the log of the webhook has the traceback",
     }
 
 
