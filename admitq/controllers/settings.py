@@ -11,7 +11,7 @@ from admitq.integrations.workload_names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
 from admitq.metrics.custom_labels import MetadataKey, metadata_copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces
 from admitq.translate.settings import configured_pods_ready
-from admitq.workloads.pod_templates import InjectedMarks
+from admitq.workloads.template_injection import InjectedMarks
 from admitq_api.conditions import Reason
 from admitq_api.configuration import Configuration, sections
 from admitq_api.feature_gates import FeatureGates, Gate

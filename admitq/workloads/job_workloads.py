@@ -13,7 +13,7 @@ from admitq.integrations.ownership import get_queue_name
 from admitq.integrations.workload_names import create_workload_name
 from admitq.metrics.custom_labels import MetadataKey
 from admitq.workloads.pod_charges import find_role_mismatch
-from admitq.workloads.pod_templates import has_same_charges, sanitise_template
+from admitq.workloads.template_injection import has_same_charges, sanitise_template
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import check_label_value

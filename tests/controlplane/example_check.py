@@ -10,7 +10,7 @@ from admitq.runtime.controller import Controller
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.store import Key, Store
 from admitq.runtime.watcher import Watcher
-from admitq.workloads.admission_check_states import AdmissionCheckReport, listed_checks, update_check
+from admitq.workloads.admission_check_reports import AdmissionCheckReport, listed_checks, update_check
 from admitq_api.conditions import find_condition, is_true, with_condition
 from admitq_api.labels import Names
 

@@ -7,7 +7,7 @@ import pytest
 from admitq.core.model import CheckState
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from admitq.workloads.admission_check_states import AdmissionCheckReport
+from admitq.workloads.admission_check_reports import AdmissionCheckReport
 from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation

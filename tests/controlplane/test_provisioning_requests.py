@@ -13,7 +13,7 @@ from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.core.model import CheckState
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
-from admitq.workloads.admission_check_states import AdmissionCheckReport
+from admitq.workloads.admission_check_reports import AdmissionCheckReport
 from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds

@@ -13,7 +13,7 @@ from typing import Any
 
 from admitq.core.model import CheckState
 from admitq.runtime.resources import JOBS
-from admitq.workloads.admission_check_states import AdmissionCheckReport
+from admitq.workloads.admission_check_reports import AdmissionCheckReport
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually

@@ -33,7 +33,7 @@ from admitq.integrations.ownership import (
 from admitq.workloads.job_workloads import RoleMismatch, owner_references
 from admitq.workloads.pod_charges import NO_CHARGE, PodCharge, granted_charges, pod_charge
 from admitq.workloads.pod_counts import assigned_pod_counts, requested_pod_counts
-from admitq.workloads.pod_templates import inject_into_template, pod_set_infos
+from admitq.workloads.template_injection import inject_into_template, pod_set_infos
 from admitq.workloads.transitions import (
     find_condition,
     is_condition_true,

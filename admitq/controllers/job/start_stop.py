@@ -8,7 +8,7 @@ from admitq.controllers.job import members, workload_slices
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NO_ACTIONS, ActionPlan, Patch, plan_of
 from admitq.runtime.rate_limit import CallPriority
-from admitq.workloads.pod_templates import (
+from admitq.workloads.template_injection import (
     FlavorMissing,
     InjectionConflict,
     inject_into_template,

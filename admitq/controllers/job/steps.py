@@ -40,7 +40,7 @@ from admitq.workloads.job_workloads import (
     admission_gates_patch,
     priority_patch,
 )
-from admitq.workloads.pod_templates import FlavorMissing, InjectionConflict
+from admitq.workloads.template_injection import FlavorMissing, InjectionConflict
 from admitq.workloads.transitions import (
     holds_quota,
     is_active,

@@ -34,7 +34,7 @@ from admitq.workloads.job_workloads import (
     workload_pod_sets,
 )
 from admitq.workloads.pod_counts import covered_pod_counts, requested_pod_counts
-from admitq.workloads.pod_templates import injected_annotations, injected_labels
+from admitq.workloads.template_injection import injected_annotations, injected_labels
 from admitq.workloads.transitions import (
     find_condition,
     is_admitted,

@@ -9,7 +9,7 @@ from typing import Final
 
 from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
 from admitq.core.model import CheckState
-from admitq.workloads.admission_check_states import AdmissionCheckReport
+from admitq.workloads.admission_check_reports import AdmissionCheckReport
 from admitq.workloads.transitions import CHECK_RESET_PREFIX, is_condition_true
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, parse_time

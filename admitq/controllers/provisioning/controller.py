@@ -18,7 +18,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Key
-from admitq.workloads.admission_check_states import listed_checks
+from admitq.workloads.admission_check_reports import listed_checks
 from admitq_api.conditions import ConditionType, Reason, with_condition
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names

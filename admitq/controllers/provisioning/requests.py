@@ -11,7 +11,12 @@ from typing import Any, Final, NamedTuple
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.workloads.pod_counts import assigned_pod_counts
-from admitq.workloads.pod_templates import FlavorLookup, exact_quantity, flavor_infos, inject_into_template
+from admitq.workloads.template_injection import (
+    FlavorLookup,
+    exact_quantity,
+    flavor_infos,
+    inject_into_template,
+)
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import check_label_value, check_qualified_name

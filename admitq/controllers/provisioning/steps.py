@@ -47,13 +47,13 @@ from admitq.integrations.base import PatchStep
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
-from admitq.workloads.admission_check_states import (
+from admitq.workloads.admission_check_reports import (
     AdmissionCheckReport,
     find_check,
     listed_checks,
     update_check,
 )
-from admitq.workloads.pod_templates import FlavorLookup, FlavorMissing, InjectionConflict
+from admitq.workloads.template_injection import FlavorLookup, FlavorMissing, InjectionConflict
 from admitq.workloads.transitions import StatusTransition, is_active, is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at

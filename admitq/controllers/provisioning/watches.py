@@ -12,7 +12,7 @@ from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Key, ObjectChange
-from admitq.workloads.admission_check_states import listed_checks
+from admitq.workloads.admission_check_reports import listed_checks
 
 PROVISIONING: Final = "provisioningrequest"
 """Name of the controller."""

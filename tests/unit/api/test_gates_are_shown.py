@@ -35,8 +35,8 @@ SHOWN: Final = {
         "unit/webhooks/test_job_changes.py: test_admission_gates_are_not_validated_without_the_feature_gate",
     ),
     Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
-        "unit/workloads/test_pod_templates.py: test_info_has_marks_of_podset_queues_and_workload",
-        "unit/workloads/test_pod_templates.py: test_disabled_marks_are_not_injected",
+        "unit/workloads/test_template_injection.py: test_info_has_marks_of_podset_queues_and_workload",
+        "unit/workloads/test_template_injection.py: test_disabled_marks_are_not_injected",
     ),
     Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION: _both(
         "unit/controllers/provisioning/test_requests.py: test_request_is_deleted_when_workload_needs_no_nodes"

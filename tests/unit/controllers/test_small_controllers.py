@@ -11,7 +11,7 @@ from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.errors import ApiError
 from admitq.runtime.store import Key
-from admitq.workloads.pod_templates import InjectedMarks
+from admitq.workloads.template_injection import InjectedMarks
 from admitq_api.conditions import SECOND
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import FeatureGates, parse_gate

@@ -4,8 +4,8 @@ import pytest
 
 from admitq.integrations.base import JobOutcome
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
-from admitq.workloads import pod_templates
-from admitq.workloads.pod_templates import PodSetInfo
+from admitq.workloads import template_injection
+from admitq.workloads.template_injection import PodSetInfo
 from admitq_api.field_errors import ErrorPath
 from admitq_api.labels import names_for
 from admitq_api.syntax import check_dns_label
@@ -150,7 +150,7 @@ def test_appwrapper_injection_writes_podset_infos_and_keeps_component() -> None:
     job = wrapper(component("v1", "Service", {}), component("ray.io/v1", "RayCluster", RAY))
     worker = APP_WRAPPER.list_pod_sets(job, NAMES)[1]
     running = APP_WRAPPER.templates.with_template(
-        job, worker, pod_templates.inject_into_template(worker.get_template(job), POD_SET_INFO), NAMES
+        job, worker, template_injection.inject_into_template(worker.get_template(job), POD_SET_INFO), NAMES
     )
     service, cluster = running["spec"]["components"]
     assert service == job["spec"]["components"][0]
@@ -177,7 +177,7 @@ def test_appwrapper_podset_infos_of_user_survive_restore() -> None:
     original = pod_set.get_template(job)
     assert original["metadata"]["labels"] == {"team": "a"}
     running = APP_WRAPPER.templates.with_template(
-        job, pod_set, pod_templates.inject_into_template(original, POD_SET_INFO), NAMES
+        job, pod_set, template_injection.inject_into_template(original, POD_SET_INFO), NAMES
     )
     assert APP_WRAPPER.templates.with_template(running, pod_set, original, NAMES) == job
 

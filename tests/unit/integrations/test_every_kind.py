@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from admitq.integrations.base import Integration, RuleContext, is_never_elastic
 from admitq.integrations.registry import load_integrations
-from admitq.workloads import pod_templates
-from admitq.workloads.pod_templates import PodSetInfo
+from admitq.workloads import template_injection
+from admitq.workloads.template_injection import PodSetInfo
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.json_objects import create_merge_patch, with_value, without_value
 from admitq_api.labels import names_for
@@ -172,7 +172,7 @@ POD_SET_INFO = PodSetInfo(
 def injected(kind: Integration, job: Any) -> Any:
     """Return the job with everything that a start injects into its templates."""
     for pod_set in kind.list_pod_sets(job, NAMES):
-        template = pod_templates.inject_into_template(pod_set.get_template(job), POD_SET_INFO)
+        template = template_injection.inject_into_template(pod_set.get_template(job), POD_SET_INFO)
         job = kind.templates.with_template(job, pod_set, template, NAMES)
     return job
 
@@ -183,13 +183,13 @@ def injected(kind: Integration, job: Any) -> Any:
 def test_injected_template_is_read_back(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(incomplete_jobs(kind))
     before = [
-        pod_templates.sanitise_template(pod_set.get_template(job))
+        template_injection.sanitise_template(pod_set.get_template(job))
         for pod_set in kind.list_pod_sets(job, NAMES)
     ]
     running = injected(kind, job)
     after = kind.list_pod_sets(running, NAMES)
-    assert [pod_templates.sanitise_template(pod_set.get_template(running)) for pod_set in after] == [
-        pod_templates.inject_into_template(template, POD_SET_INFO) for template in before
+    assert [template_injection.sanitise_template(pod_set.get_template(running)) for pod_set in after] == [
+        template_injection.inject_into_template(template, POD_SET_INFO) for template in before
     ]
 
 
@@ -199,14 +199,14 @@ def test_injected_template_is_read_back(kind: Integration, data: st.DataObject) 
 def test_restored_job_has_no_trace_of_the_injection(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(incomplete_jobs(kind))
     originals = [
-        pod_templates.sanitise_template(pod_set.get_template(job))
+        template_injection.sanitise_template(pod_set.get_template(job))
         for pod_set in kind.list_pod_sets(job, NAMES)
     ]
     running = injected(kind, job)
     assert not originals or create_merge_patch(job, running)
     stopped = running
     for pod_set, original in zip(kind.list_pod_sets(running, NAMES), originals, strict=True):
-        restored = pod_templates.restore_template(pod_set.get_template(stopped), original)
+        restored = template_injection.restore_template(pod_set.get_template(stopped), original)
         stopped = kind.templates.with_template(stopped, pod_set, restored, NAMES)
     assert without_empties(stopped) == without_empties(job)
 

@@ -4,8 +4,7 @@ import pytest
 
 from admitq.integrations.base import JobOutcome, RuleContext
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
-from admitq.workloads import pod_templates
-from admitq.workloads.pod_templates import PodSetInfo
+from admitq.workloads.template_injection import PodSetInfo, inject_into_template, restore_template
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import names_for
 
@@ -237,7 +236,7 @@ POD_SET_INFO = PodSetInfo(
 def inject(job: Any, given: PodSetInfo = POD_SET_INFO) -> Any:
     for pod_set in SPARK_APPLICATION.list_pod_sets(job, NAMES):
         job = SPARK_APPLICATION.templates.with_template(
-            job, pod_set, pod_templates.inject_into_template(pod_set.get_template(job), given), NAMES
+            job, pod_set, inject_into_template(pod_set.get_template(job), given), NAMES
         )
     return job
 
@@ -272,7 +271,7 @@ def test_spark_injection_of_gates_creates_template_that_restore_removes() -> Non
         "spec": {"containers": [{"name": "spark-kubernetes-executor"}], "schedulingGates": [{"name": "gate"}]}
     }
     for pod_set in SPARK_APPLICATION.list_pod_sets(running, NAMES):
-        restored = pod_templates.restore_template(pod_set.get_template(running), template(job, pod_set.name))
+        restored = restore_template(pod_set.get_template(running), template(job, pod_set.name))
         running = SPARK_APPLICATION.templates.with_template(running, pod_set, restored, NAMES)
     assert running == job
 

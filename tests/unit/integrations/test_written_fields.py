@@ -20,7 +20,7 @@ from admitq.integrations.written_fields import (
     WritableFields,
     WritableValue,
 )
-from admitq.workloads.pod_templates import _INJECTED_PATHS as RESTORED  # pyright: ignore[reportPrivateUsage]
+from admitq.workloads.template_injection import _INJECTED_PATHS as RESTORED  # pyright: ignore[reportPrivateUsage]
 from admitq_api.json_objects import apply_merge_patch, create_merge_patch, with_value
 from tests.unit.integrations.examples import examples_of
 from tests.unit.integrations.test_every_kind import NAMES, injected

@@ -6,7 +6,7 @@ import pytest
 
 from admitq.controllers.job.workload_slices import may_children_run
 from admitq.controllers.plan import Patch
-from admitq.workloads.pod_templates import InjectedMarks
+from admitq.workloads.template_injection import InjectedMarks
 from tests.unit.controllers.builders import (
     ADMISSION,
     ADMITTED,

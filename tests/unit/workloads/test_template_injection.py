@@ -5,8 +5,18 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads import pod_templates
-from admitq.workloads.pod_templates import FlavorMissing, InjectedMarks, InjectionConflict, PodSetInfo
+from admitq.workloads.template_injection import (
+    FlavorMissing,
+    InjectedMarks,
+    InjectionConflict,
+    PodSetInfo,
+    has_same_charges,
+    inject_into_template,
+    pod_set_infos,
+    restore_template,
+    sanitise_template,
+)
+from admitq_api.json_objects import value_at
 from admitq_api.labels import names_for
 
 NAMES = names_for()
@@ -40,7 +50,7 @@ def workload(flavors: dict[str, str], *, queue: str = "main-queue", checks: Any 
 
 
 def only_info(obj: dict[str, Any], marks: InjectedMarks = ALL_MARKS) -> PodSetInfo:
-    [info] = pod_templates.pod_set_infos(obj, FLAVORS.get, NAMES, marks)
+    [info] = pod_set_infos(obj, FLAVORS.get, NAMES, marks)
     return info
 
 
@@ -139,7 +149,7 @@ TEMPLATES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_restored_template_equals_template_before_injection(template: Any) -> None:
     unchanged = copy.deepcopy(template)
-    injected = pod_templates.inject_into_template(template, INFO)
+    injected = inject_into_template(template, INFO)
     assert template == unchanged
     for path in (
         ("metadata", "labels"),
@@ -148,18 +158,18 @@ def test_restored_template_equals_template_before_injection(template: Any) -> No
         ("spec", "tolerations"),
         ("spec", "schedulingGates"),
     ):
-        assert pod_templates.value_at(injected, path)
-    assert pod_templates.restore_template(injected, template) == template
+        assert value_at(injected, path)
+    assert restore_template(injected, template) == template
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_injecting_twice_gives_same_template(template: Any) -> None:
-    injected = pod_templates.inject_into_template(template, INFO)
-    assert pod_templates.inject_into_template(injected, INFO) == injected
+    injected = inject_into_template(template, INFO)
+    assert inject_into_template(injected, INFO) == injected
 
 
 def test_injecting_empty_info_does_not_change_template() -> None:
-    assert pod_templates.inject_into_template(TEMPLATES[2], PodSetInfo("main", 1)) == TEMPLATES[2]
+    assert inject_into_template(TEMPLATES[2], PodSetInfo("main", 1)) == TEMPLATES[2]
 
 
 @pytest.mark.parametrize(
@@ -172,19 +182,19 @@ def test_injecting_empty_info_does_not_change_template() -> None:
 )
 def test_injecting_over_a_different_value_is_a_conflict(template: Any) -> None:
     with pytest.raises(InjectionConflict, match="other"):
-        pod_templates.inject_into_template(template, INFO)
+        inject_into_template(template, INFO)
 
 
 def test_equal_toleration_in_other_notation_is_not_added() -> None:
     template = {"spec": {"tolerations": [{"key": "k", "operator": "", "value": "v"}]}}
     info = PodSetInfo("main", 1, tolerations=({"key": "k", "operator": "Equal", "value": "v"},))
-    assert pod_templates.inject_into_template(template, info) == template
+    assert inject_into_template(template, info) == template
 
 
 def test_restored_template_keeps_given_labels() -> None:
     running = {"metadata": {"labels": {"controller-uid": "u", "added": "x", "app": "a"}}}
     original = {"metadata": {"labels": {"app": "a"}}}
-    restored = pod_templates.restore_template(running, original, keep_labels=["controller-uid", "absent"])
+    restored = restore_template(running, original, keep_labels=["controller-uid", "absent"])
     assert restored["metadata"]["labels"] == {"app": "a", "controller-uid": "u"}
 
 
@@ -198,7 +208,7 @@ def test_sanitised_template_keeps_only_labels_and_annotations_of_metadata() -> N
         },
         "spec": {"containers": [{"name": "c", "brandNewField": {"x": 1}}]},
     }
-    assert pod_templates.sanitise_template(template, ["controller-uid"]) == {
+    assert sanitise_template(template, ["controller-uid"]) == {
         "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"containers": [{"name": "c", "brandNewField": {"x": 1}}]},
     }
@@ -221,7 +231,7 @@ def test_sanitised_template_keeps_last_item_of_repeated_merge_keys() -> None:
             "imagePullSecrets": [{"name": "s"}, {"name": "s"}],
         }
     }
-    kept = pod_templates.sanitise_template(template)["spec"]
+    kept = sanitise_template(template)["spec"]
     for sanitised in (*kept["containers"], *kept["initContainers"]):
         assert sanitised["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
         assert [port.get("name") for port in sanitised["ports"]] == [None, "http"]
@@ -233,7 +243,7 @@ def test_port_without_protocol_is_sanitised_to_tcp() -> None:
     stored = with_container(
         ports=[{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
     )
-    assert pod_templates.sanitise_template(job) == pod_templates.sanitise_template(stored) == stored
+    assert sanitise_template(job) == sanitise_template(stored) == stored
 
 
 def with_container(**fields: Any) -> dict[str, Any]:
@@ -314,8 +324,8 @@ def requesting(cpu: Any) -> dict[str, Any]:
     ],
 )
 def test_templates_have_same_charges_regardless_of_notation(left: Any, right: Any, same: bool) -> None:
-    assert pod_templates.has_same_charges(left, right) is same
+    assert has_same_charges(left, right) is same
 
 
 def test_comparison_of_charges_can_ignore_tolerations() -> None:
-    assert pod_templates.has_same_charges({"spec": {"tolerations": [{"key": "a"}]}}, {}, tolerations=False)
+    assert has_same_charges({"spec": {"tolerations": [{"key": "a"}]}}, {}, tolerations=False)

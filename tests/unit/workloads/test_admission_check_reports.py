@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.core.model import CheckState
-from admitq.workloads.admission_check_states import AdmissionCheckReport, update_check
+from admitq.workloads.admission_check_reports import AdmissionCheckReport, update_check
 from admitq_api.conditions import MAX_MESSAGE, SECOND, format_time
 
 NOW = 1_800_000_000 * SECOND
