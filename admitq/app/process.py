@@ -121,7 +121,7 @@ async def _serve(
     for note in settings.notes():
         log.warning("setting has no effect", setting=note)
     for left_out in sorted(LEASED_COMPONENTS - acting if acting else ()):
-        log.warning("component left to another process", component=left_out, duties=LEFT_TO_OTHERS[left_out])
+        log.warning("component not run by this process", component=left_out, duties=LEFT_TO_OTHERS[left_out])
     async with Client(
         credentials,
         user_agent=user_agent(command),
@@ -189,4 +189,4 @@ async def _run_until_signal(
 
 def _log_missing_state() -> None:
     """Handle SIGUSR2 in a process without a core; the default action would end the process."""
-    log.info("no state to dump here", remedy="signal the process that runs core, jobs or cycle")
+    log.info("process has no state to dump", remedy="signal the process that runs core, jobs or cycle")

@@ -168,7 +168,7 @@ class ServedKindControllers:
                 for part in missing
                 if part.resource not in served
             }
-            log.info("waiting for missing kinds", waiting=waiting)
+            log.info("kinds not installed, waiting for CRDs", waiting=waiting)
 
     async def _while_served(self, part: WhenServed) -> None:
         resource = part.resource
@@ -235,7 +235,7 @@ class ServedKindControllers:
         self._served[part.resource].set()
         self._running.add(part.resource)
         self.report()
-        log.info("kind is managed", name=part.spec.name)
+        log.info("controller started", name=part.spec.name)
         await self._leading.wait()
         for key in part.known():
             controller.add(key)

@@ -224,7 +224,7 @@ class ShadowPart:
                     self._metrics.increment(
                         "shadow_disagreements_total", cluster_queue=finding.cluster_queue, kind=finding.kind
                     )
-                    log.warning("manager in charge decided differently", **make_log_fields(finding))
+                    log.warning("manager decided differently than shadow", **make_log_fields(finding))
 
     # --- observations in --------------------------------------------------------------------------
 

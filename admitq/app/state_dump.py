@@ -76,5 +76,7 @@ class StateDumper:
 def _write(state: Dump, cached: Mapping[str, int]) -> None:
     log.info("state dump: cached objects", objects=dict(cached))
     for part, begin, values in split_dump(state):
-        log.info("state dump: part of state", part=part, begin=begin, values=orjson.dumps(values).decode())
+        log.info(
+            "state dump: part of state", part=part, first_index=begin, values=orjson.dumps(values).decode()
+        )
     log.info("state dump: finished")

@@ -196,14 +196,14 @@ class AdmissionWriter:
         except ApiError as error:
             await self._retry_report(instruction, error)
         except NotLeadingError as error:
-            log.info("refusal not written, not leading", workload=str(key), error=str(error))
+            log.info("pending reason not written, not leading", workload=str(key), error=str(error))
         else:
             self._transient_failures = 0
 
     async def _retry_report(self, instruction: ReportPending, error: ApiError) -> None:
         if not (error.is_conflict or error.is_transient):
             if not error.is_not_found:
-                log.warning("refusal not written", workload=str(instruction.key), error=error.message)
+                log.warning("pending reason not written", workload=str(instruction.key), error=error.message)
             return
         self._transient_failures = self._transient_failures + 1 if error.is_transient else 0
         await asyncio.sleep(backoff_seconds(max(1, self._transient_failures)))

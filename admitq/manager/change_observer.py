@@ -92,7 +92,9 @@ class ChangeObserver:
         try:
             yield
         except READ_ERRORS as error:
-            log.warning("workload transition not reported", workload=str(change.key), error=str(error))
+            log.warning(
+                "transition of malformed workload ignored", workload=str(change.key), error=str(error)
+            )
 
     def _report_to_core(self, resource: Resource, change: ObjectChange) -> None:
         obj, key = change.object, ObjectKey(*change.key)

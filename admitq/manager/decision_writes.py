@@ -89,7 +89,9 @@ class DecisionWrites:
                 await self._start(written)
             except ApiError as error:
                 # The job controller starts the job: it sees an admitted Workload with a suspended job.
-                log.info("job start left to controller", workload=str(instruction.key), error=str(error))
+                log.info(
+                    "job not started yet, controller retries", workload=str(instruction.key), error=str(error)
+                )
 
     def _forget_finished(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
         if (reserving := self._reserving.get(key)) is not None and reserving.task is done:

@@ -86,7 +86,9 @@ class Quarantine:
         if before is not None and before.problem == problem:
             return False
         self.update_metric(resource)
-        log.warning("object quarantined", resource=resource.plural, object=str(key), problem=problem)
+        log.warning(
+            "malformed object quarantined", resource=resource.plural, object=str(key), problem=problem
+        )
         self.report(now)
         return True
 
@@ -143,7 +145,7 @@ class QuarantineReporter:
                 await self._report_inactive(quarantined)
         except (ApiError, *READ_ERRORS) as error:
             # The event and the metric report the object anyway. Its status may not be writable.
-            log.info("quarantined object status not written", object=str(key), error=repr(error))
+            log.info("status of quarantined object not written", object=str(key), error=repr(error))
 
     async def _report_inactive(self, quarantined: QuarantinedObject) -> None:
         metadata = quarantined.obj["metadata"]

@@ -60,7 +60,7 @@ class UnexpectedErrors:
         try:
             self.count(part, route)
         except Exception:
-            log.exception("unexpected error was not counted", part=str(part))
+            log.exception("error metric not incremented", part=str(part))
 
     def contain(self, part: ErrorPart, item: object = "") -> "Contained":
         """Return a context manager that reports exceptions and continues after the block.

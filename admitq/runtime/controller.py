@@ -142,12 +142,14 @@ class Controller(Generic[KeyT]):
                 self.queue.retry(key, at_most=1.0)
                 return ReconcileResult.CONFLICT
             if error.is_transient:
-                log.info("reconcile failed, retrying", controller=self.name, key=str(key), error=str(error))
+                log.info(
+                    "reconcile hit API error, retrying", controller=self.name, key=str(key), error=str(error)
+                )
                 self.queue.retry(key, at_least=error.retry_after or 0.0, at_most=LONGEST_TRANSIENT_RETRY_S)
                 return ReconcileResult.TRANSIENT
             return self._failed(key, error)
         except NotLeadingError as error:
-            log.info("reconcile without leadership", controller=self.name, key=str(key), error=str(error))
+            log.info("reconcile stopped, not leading", controller=self.name, key=str(key), error=str(error))
             self.queue.retry(key, at_least=1.0, at_most=LONGEST_TRANSIENT_RETRY_S)
             return ReconcileResult.TRANSIENT
         except PermanentRejection as rejection:
@@ -180,7 +182,7 @@ class Controller(Generic[KeyT]):
             return ReconcileResult.ERROR
         self.quarantined[key] = f"{type(error).__name__}: {error}"
         log.error(
-            "reconcile failed repeatedly, key quarantined",
+            "reconcile failed repeatedly, object quarantined",
             controller=self.name,
             key=str(key),
             failures=failures,
@@ -198,7 +200,7 @@ class Controller(Generic[KeyT]):
             return ReconcileResult.ERROR
         self.quarantined[key] = str(rejection)
         log.warning(
-            "key quarantined until it changes", controller=self.name, key=str(key), reason=str(rejection)
+            "object quarantined until it changes", controller=self.name, key=str(key), reason=str(rejection)
         )
         self._report_quarantine(key)
         return ReconcileResult.QUARANTINED

@@ -292,7 +292,9 @@ class EventRecorder:
                 if error.is_transient and attempt + 1 < self._limits.attempts:
                     await asyncio.sleep(max(error.retry_after or 0.0, 0.2 * 2**attempt))
                     continue
-                log.info("event was not written", reason=series.event["reason"], error=str(error))
+                log.info(
+                    "kubernetes event not written", event_reason=series.event["reason"], error=str(error)
+                )
                 self._drop("rejected")
             except NotLeadingError:
                 self._drop("not leading")

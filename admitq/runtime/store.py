@@ -340,7 +340,9 @@ class Store:
     def _quarantine(self, key: Key, version: str, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
         self.quarantined[key] = Quarantined(version, reason)
-        log.warning("object quarantined", resource=str(self.resource), object=str(key), reason=reason)
+        log.warning(
+            "unreadable object quarantined", resource=str(self.resource), object=str(key), reason=reason
+        )
         self._report_quarantine()
 
     def _end_quarantine(self, key: Key) -> None:

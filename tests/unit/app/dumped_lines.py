@@ -17,7 +17,7 @@ def assembled(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         if name.startswith("objects."):
             target, name = objects, name.removeprefix("objects.")
         if isinstance(values, list):
-            assert line["begin"] == len(target[name])
+            assert line["first_index"] == len(target[name])
             target[name] += values
         else:
             target[name] = values

@@ -26,4 +26,4 @@ async def test_state_signal_does_not_end_process_without_core() -> None:
                 await running
     finally:
         signal.signal(signal.SIGUSR2, before)
-    assert [line["event"] for line in lines] == ["no state to dump here", "process is stopping"]
+    assert [line["event"] for line in lines] == ["process has no state to dump", "process is stopping"]
