@@ -142,7 +142,7 @@ async def new_job_that_ends(tenant: Tenant, subject: str) -> None:
 
 
 async def new_job_with_marks(tenant: Tenant, subject: str) -> None:
-    """A Job whose template has the marks of an admitted Job."""
+    """A Job with the marks of an admitted Job in its template."""
     names = tenant.arena.admin.names
     marks = {
         "labels": {names.podset: "main", names.managed: "true"},

@@ -195,7 +195,7 @@ async def _clear(stage: Stage) -> None:
 
 @pytest.fixture
 def case(kind: Integration, api_group: str, definitions: Callable[[Iterable[str]], None]) -> KindCase:
-    """The cases of the kind under test, whose CRD is installed."""
+    """The cases of the kind under test. Its CRD is installed."""
     found = load(kind, api_group)
     definitions(found.definitions)
     return found

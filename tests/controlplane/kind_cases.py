@@ -512,7 +512,7 @@ async def checked_queue(stage: Stage, case: KindCase) -> None:
 
 
 async def queue_elsewhere(stage: Stage) -> None:
-    """Create a LocalQueue whose jobs the MultiKueue dispatcher handles."""
+    """Create a LocalQueue for jobs that the MultiKueue dispatcher handles."""
     spec = {"controllerName": stage.names.multikueue_controller}
     await stage.create(stage.kinds.admission_checks, stage.own(ELSEWHERE), {"spec": spec})
     checks = {"admissionChecks": [{"name": stage.own(ELSEWHERE)}]}

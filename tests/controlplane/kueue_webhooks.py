@@ -9,7 +9,7 @@ NAMESPACE: Final = "kueue-system"
 
 
 class Kind(NamedTuple):
-    """A kind whose objects the webhooks review."""
+    """A kind that the webhooks review."""
 
     group: str
     version: str

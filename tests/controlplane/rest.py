@@ -29,7 +29,7 @@ _HELD_BACK: Final = frozenset(
 )
 """Waiting reasons that free quota does not end."""
 _STAYS_OUT: Final = reasons_requeued(RequeueTime.AT_ONCE)
-"""Evictions whose Workloads are not requeued at once: another program ends them."""
+"""Evictions after which Workloads are not requeued at once: another program ends them."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ def _of_number(job: str, mine: Sequence[JsonObject], living: Sequence[JsonObject
 
 
 def _reserving(seen: Snapshot) -> list[JsonObject]:
-    """The Workloads whose statuses reserve quota of the ClusterQueue."""
+    """The Workloads with reserved quota of the ClusterQueue."""
     name = seen.cluster_queue["metadata"]["name"]
     return [
         one

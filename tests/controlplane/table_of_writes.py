@@ -584,4 +584,4 @@ NOT_PLAYED: Final[Mapping[str, str]] = {
     "job._follow_ancestor": "writes no Workload",
     "job._skip_job_without_queue": "writes no Workload",
 }
-"""Functions of admitq whose writes no row plays, each with the reason."""
+"""Functions of admitq with writes that no row plays, each with the reason."""

@@ -241,7 +241,7 @@ IN_TEST_POLICIES = {
     ("PodsReadyTimeout", "WaitForRecovery"),
     ("Deactivated", "RequeuingLimitExceeded"),
 }
-"""test_policies.py tests evictions of jobs whose pods do not become ready."""
+"""test_policies.py tests evictions of jobs with pods that do not become ready."""
 
 
 def test_every_eviction_reason_has_a_story() -> None:

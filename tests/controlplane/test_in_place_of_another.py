@@ -71,7 +71,7 @@ integrations: {frameworks: [batch/job], podOptions: {namespaceSelector: {}}}
 
 @dataclass(frozen=True)
 class Place:
-    """A cluster whose webhook configurations call local ports, and the processes that listen there."""
+    """A cluster with webhook configurations that call local ports, and the processes that listen there."""
 
     cluster: LocalCluster
     ports: Mapping[str, int]

@@ -233,7 +233,7 @@ class RandomWrite:
     """One write of a random sequence."""
 
     change: str
-    """The name of the row whose change is written."""
+    """The name of the row with the change."""
     subject: str
     manner: Manner
     settles: bool

@@ -102,7 +102,7 @@ async def _until_queues_are_active(stage: Stage, cluster_queue: str, local_queue
 async def _job_becomes_ready_after_a_timeout(
     stage: Stage, record: Record, admitq: Installation, writes: Writes
 ) -> None:
-    """A job whose pods do not become ready is evicted, and readmitted after a backoff."""
+    """A job with pods that do not become ready is evicted, and readmitted after a backoff."""
     await stage.job("late")
     evicted = await eventually(lambda: record.first_version("late", "Evicted", "PodsReadyTimeout"))
     assert evicted["status"]["requeueState"]["count"] == 1

@@ -116,7 +116,7 @@ async def config(stage: Stage, name: str = "check", **spec: Any) -> None:
 
 
 async def check(stage: Stage, name: str = "check") -> None:
-    """Create an AdmissionCheck whose config has the same name."""
+    """Create an AdmissionCheck and its config with the same name."""
     parameters = {
         "apiGroup": stage.names.group,
         "kind": "ProvisioningRequestConfig",

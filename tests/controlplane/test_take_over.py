@@ -92,7 +92,7 @@ class Takeover:
         await create_objects_of_kueue(self.stage)
 
     async def submit_jobs(self) -> None:
-        """Create two jobs that run and one that waits, whose Workload has a condition unknown to admitq."""
+        """Create two jobs that run and one that waits. Its Workload has a condition unknown to admitq."""
         for name in ("stays", "ends"):
             await self.stage.job(name)
             await self.stage.until_running(name)

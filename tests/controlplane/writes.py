@@ -44,7 +44,7 @@ REFRESHED = ": QuotaReserved=False PendingEvaluation Workload is pending evaluat
 
 
 UNOBSERVED_FLAVOR = "Active=False FlavorNotFound "
-"""A write about a queue whose flavor was created before the queue and observed after it."""
+"""A write about a queue. Its flavor was created before the queue and observed after it."""
 
 
 def queued(name: str) -> list[list[str]]:

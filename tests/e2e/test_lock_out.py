@@ -58,7 +58,7 @@ def job(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class UnansweredCluster:
-    """A cluster with a release whose webhooks do not answer."""
+    """A cluster with a release. Its webhooks do not answer."""
 
     local: LocalCluster
     api: Api

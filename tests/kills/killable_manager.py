@@ -162,7 +162,7 @@ def _task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asynci
 
 
 class KillableClient(Client):
-    """A client whose calls pass only while its run is not over."""
+    """A client that passes calls only while its run is not over."""
 
     def __init__(self, run: ManagerRun, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -13,7 +13,7 @@ from admitq_api.quantity import parse_amount
 from tests.kills.chronicle import Place, Step
 
 _RISING: Final = ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished")
-"""Conditions whose transitions to true are counted: a kill must not cause a second admission or eviction."""
+"""Conditions with counted transitions to true: a kill must not cause a second admission or eviction."""
 
 
 def count_transitions(steps: Iterable[Step], symbols: dict[str, str]) -> Counter[str]:

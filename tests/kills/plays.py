@@ -42,7 +42,7 @@ class History:
     frameworks: tuple[str, ...] = ("batch/job",)
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     kinds: tuple[Resource, ...] = ()
-    """Further resources whose objects are recorded and compared."""
+    """Further resources to record and compare."""
     sample: int = 2
     """How many kills a quick run plays."""
 

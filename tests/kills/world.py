@@ -32,7 +32,7 @@ class World:
     stage: Stage
     chronicle: Chronicle
     unready: set[str] = field(default_factory=set[str])
-    """Jobs whose pods do not become ready."""
+    """Jobs with pods that do not become ready."""
     tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
     """Tasks that run beside the history."""
 
@@ -155,11 +155,11 @@ class World:
     # --- writing ----------------------------------------------------------------------------------
 
     async def job(self, name: str = "j", **fields: Any) -> dict[str, Any]:
-        """Create a Job whose controller this module plays."""
+        """Create a Job. This module plays its controller."""
         return await self.stage.job(name, managedBy=PLAYED, **fields)
 
     async def end_job(self, name: str = "j") -> None:
-        """Set the status of a Job whose pods all succeeded."""
+        """Set the status of a Job after all its pods succeeded."""
         pods = value_at(self.get("Job", name), ("spec", "completions"), 1)
         conditions = [
             {"type": type_, "status": "True", "reason": "CompletionsReached", "message": "done"}

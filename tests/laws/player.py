@@ -75,7 +75,7 @@ class Attempts:
         self.reserved_in: dict[str, int] = {}
         """By uid, the cycle in which a workload reserved quota."""
         self.began_in_later_flavor: set[ObjectKey] = set()
-        """Workloads whose last scan began in a later flavor than the first."""
+        """Workloads with a last scan that began in a later flavor than the first."""
         self.lost: set[ObjectKey] = set()
         """Workloads that lost a flavor to another head since their scan of flavors began."""
 

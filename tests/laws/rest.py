@@ -179,7 +179,7 @@ class AtRest:
         return blocking[:1] or waiting
 
     def is_blocked_by_failed_checks(self, name: str) -> bool:
-        """Whether a workload whose namespace is not selected was refused for its admission checks."""
+        """Whether a workload of a namespace that is not selected was refused for its admission checks."""
         return any(
             self._core.queries.last_refusal(key) == AdmissionChecksFailed()
             for key in self._observed.workloads
@@ -208,7 +208,7 @@ class AtRest:
         return Cycle(self._observed, self._player.now, self._player.used).run([self.head(name, key), *others])
 
     def head(self, name: str, key: ObjectKey) -> Head:
-        """Return a workload as a head whose scan of flavors begins with the first."""
+        """Return a workload as a head with a scan of flavors that begins with the first."""
         workload = self._observed.workloads[key]
         is_preemptor = self._player.preemptors.get(name) == (workload.uid, workload.generation)
         return Head(name, key, {}, is_preemptor, self._player.preempted_uids.get(key, ()))

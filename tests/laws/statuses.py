@@ -30,7 +30,7 @@ class StatusLaws:
         self._observed = player.observed
         self.reported: dict[object, object] = {}
         self.refreshed: set[object] = set()
-        """The statuses whose refresh was requested since the last check."""
+        """The statuses to refresh since the last check."""
 
     @property
     def _core(self) -> AdmissionState:

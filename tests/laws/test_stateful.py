@@ -14,7 +14,7 @@ NAMES = [name for name, (_, weight) in OPERATIONS.items() for _ in range(weight)
 
 
 class Histories(RuleBasedStateMachine):
-    """A state machine whose rules are the operations."""
+    """A state machine with the operations as rules."""
 
     player: Player
 

@@ -1,4 +1,4 @@
-"""Usage accounts of LocalQueues compared with accounts whose decay is exact to sixty digits."""
+"""Usage accounts of LocalQueues compared with accounts that decay exactly to sixty digits."""
 
 from fractions import Fraction
 

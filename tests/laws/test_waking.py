@@ -67,7 +67,7 @@ NO_INPUT: Final = {
     "Workload.evicted": "decides the order of targets, and not whether there are any",
     "PodSet.name": "identity",
 }
-"""Fields whose change never makes a workload fit, with the reason."""
+"""Fields that never make a workload fit when they change, with the reason."""
 
 KINDS: Final = (
     ClusterQueue,

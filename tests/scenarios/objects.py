@@ -67,7 +67,7 @@ class StoryError(Exception):
 
 
 class Keys:
-    """A mapping whose keys must all be read. `end` raises an error for unread keys."""
+    """A mapping of which all keys must be read. `end` raises an error for unread keys."""
 
     def __init__(self, raw: Any, where: str) -> None:
         if not isinstance(raw, Mapping):

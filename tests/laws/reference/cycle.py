@@ -100,7 +100,7 @@ class Cycle:
         self.removed_victims: tuple[ObjectKey, ...] = ()
         """Targets so far that are removed from the tree while an overlap is resolved."""
         self.admitted_now = False
-        """Whether the cycle admitted a workload, whose pods cannot be ready yet."""
+        """Whether the cycle admitted a workload. Its pods cannot be ready yet."""
         self.outcome = Outcome()
 
     def run(self, heads: Iterable[Head]) -> Outcome:

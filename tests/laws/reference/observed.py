@@ -31,7 +31,7 @@ from tests.laws.reference.tree import Tree
 
 
 class Assumed(NamedTuple):
-    """A decided reservation whose write has no answer yet."""
+    """A decided reservation; its write has no answer yet."""
 
     admission: Admission
     at: Instant
@@ -107,9 +107,9 @@ class Observed:
     workloads: dict[ObjectKey, Workload] = field(default_factory=dict)
     assumed: dict[ObjectKey, Assumed] = field(default_factory=dict)
     failed: dict[ObjectKey, Failed] = field(default_factory=dict)
-    """Workloads whose last reservation could not be written, unless they changed since."""
+    """Workloads with a last reservation that could not be written, unless they changed since."""
     preempting: set[ObjectKey] = field(default_factory=set)
-    """Targets whose eviction was decided and is not observed yet."""
+    """Targets with a decided eviction that is not observed yet."""
 
     # --- events -----------------------------------------------------------------------------------
 

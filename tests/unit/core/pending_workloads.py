@@ -148,7 +148,7 @@ class Quota:
         self.registration = TreeRegistration("q", {CPU: self.cell}, WakeIndex())
 
     def give_back(self, amount: int) -> list[str]:
-        """Return quota, and list the ClusterQueues whose need that meets."""
+        """Return quota, and list the ClusterQueues with needs that it meets."""
         quota.remove_usage(self.cell, amount)
         return [each.name for each in self.registration.index.met_by_return(self.cell)]
 

@@ -53,7 +53,7 @@ class Cluster:
         self.is_broken: Callable[[dict[str, Any]], bool] = lambda _: False
         self.error = WEBHOOK_FAILS
         self.stored_reservations: list[str] = []
-        """Names of Workloads whose reservation was stored, in order."""
+        """Names of Workloads with a stored reservation, in order."""
         self.events: list[tuple[str, str, str]] = []
         self.workloads = Store(KINDS.workloads)
         self.metrics = Metrics()

@@ -111,7 +111,7 @@ class Cluster:
         self.put(key, evicted=True)
 
     def stop(self, key: ObjectKey) -> None:
-        """Release the quota of an evicted workload, whose job has stopped."""
+        """Release the quota of an evicted workload after its job has stopped."""
         self.put(key, admission=None, admitted=False, pods_ready=False, queued_at=self.now)
 
     # --- reconcilers ------------------------------------------------------------------------------

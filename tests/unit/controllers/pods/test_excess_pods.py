@@ -35,7 +35,7 @@ def running(name: str, at: float = 0, **parts: Any) -> dict[str, Any]:
 
 
 def deleted(name: str, at: float, requested_at: float, grace: int = 30) -> dict[str, Any]:
-    """Return a running pod whose deletion was requested at second ``requested_at``."""
+    """Return a running pod with a deletion requested at second ``requested_at``."""
     pod_ = running(name, at)
     metadata = {"deletionTimestamp": timestamp(requested_at + grace), "deletionGracePeriodSeconds": grace}
     return with_value(pod_, ("metadata",), {**pod_["metadata"], **metadata})

@@ -73,7 +73,7 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
         (pod("Unknown"), node(), 61, FORCED),
         (pod("Succeeded"), node(), 61, ["deleted", NOTE]),
         (pod("Failed"), node(), 61, ["deleted", NOTE]),
-        # This pod is already deleted; only finalizers keep it, whose owners may wait for its end.
+        # This pod is already deleted; only finalizers keep it, and their owners may wait for its end.
         (pod(deletionGracePeriodSeconds=0), node(), 61, ["Failed", NOTE]),
         (pod("Failed", deletionGracePeriodSeconds=0), node(), 61, []),
         (pod(), node(), 60.001, ["Failed", "deleted", NOTE.replace("61s", "60s")]),
