@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.instructions import FitMode, FlavorAttempt
+from admitq.core.instructions import ConsideredFlavor, FitMode
 from admitq.core.model import PodSetAssignment
 from admitq.core.refusals import NoFlavorFits
 
@@ -16,10 +16,10 @@ class FlavorFit(NamedTuple):
 
 
 NO_FIT: Final = FlavorFit(FitMode.NO_FIT, 0)
-FITS_WITHIN_QUOTA: Final = FlavorFit(FitMode.FIT, 0)
+FITS_WITHOUT_BORROWING: Final = FlavorFit(FitMode.FIT, 0)
 
 
-class TriedFlavor(NamedTuple):
+class ScanStop(NamedTuple):
     """The flavor at which the scan of a resource group stopped, for podsets that are assigned together.
 
     The first podset and the first resource identify the scan.
@@ -44,9 +44,9 @@ class Assignment(NamedTuple):
     """The (flavor, resource) pairs that do not fit into unused quota."""
     refusal: NoFlavorFits | None
     """Why the workload does not fit into unused quota; None if it fits."""
-    attempts: tuple[FlavorAttempt, ...]
+    considered_flavors: tuple[ConsideredFlavor, ...]
     """If the workload fits: the flavors that were tried, except those that fit without borrowing."""
-    tried: tuple[TriedFlavor, ...]
+    scan_stops: tuple[ScanStop, ...]
     """The scans that have flavors left to try."""
 
     @property

@@ -65,7 +65,7 @@ class GroupOptions(NamedTuple):
     """The resources of one resource group that podsets request together, and the flavors to choose from."""
 
     resources: tuple[str, ...]
-    candidates: tuple[FlavorOption, ...]
+    flavor_options: tuple[FlavorOption, ...]
 
 
 class UnitOptions(NamedTuple):
@@ -86,9 +86,9 @@ class UnitOptions(NamedTuple):
         """The needs of the first group that gets no flavor now. If one is met, the group gets a flavor."""
         for group in self.groups:
             needs = [
-                _find_shortage(candidate.demands)
-                for candidate in group.candidates
-                if candidate.refusal is None
+                _find_shortage(flavor_option.demands)
+                for flavor_option in group.flavor_options
+                if flavor_option.refusal is None
             ]
             if None not in needs:
                 return tuple(need for need in needs if need is not None)
@@ -130,17 +130,17 @@ class RequestOptions(NamedTuple):
     ``first`` has the amounts that are requested of the first flavor of each group, if all podsets get their
     first flavors. It is None if a first flavor cannot be assigned. There are three caches:
 
-    - ``fitting``: assignments of first flavors that fit, by the borrow levels of the groups.
-    - ``chosen``: assignments and their usage, by the flavors of the groups.
-    - ``refused``: refusals of attempts without preemption, by the quota situation. Most waiting workloads are
-      evaluated many times in the same situation.
+    - ``cached_fits``: assignments of first flavors that fit, by the borrow levels of the groups.
+    - ``cached_choices``: assignments and their usage, by the flavors of the groups.
+    - ``cached_refusals``: refusals of attempts without preemption, by the quota situation. Most waiting
+      workloads are evaluated many times in the same situation.
     """
 
     units: tuple[UnitOptions, ...]
     first: tuple[tuple[QuotaDemand, ...], ...] | None
-    fitting: dict[tuple[int, ...], Assignment]
-    chosen: dict[tuple[str, ...], FlavorChoice]
-    refused: dict[QuotaSituation, Assignment]
+    cached_fits: dict[tuple[int, ...], Assignment]
+    cached_choices: dict[tuple[str, ...], FlavorChoice]
+    cached_refusals: dict[QuotaSituation, Assignment]
 
     @property
     def quota_situation(self) -> QuotaSituation | None:
@@ -151,8 +151,8 @@ class RequestOptions(NamedTuple):
             [
                 (max(0, available(cell)), potential_available(cell), borrow_level(cell, amount))
                 for group in self.units[0].groups
-                for candidate in group.candidates
-                for _, cell, amount in candidate.demands
+                for flavor_option in group.flavor_options
+                for _, cell, amount in flavor_option.demands
             ]
         )
 
@@ -165,7 +165,7 @@ class RequestOptions(NamedTuple):
         if len(self.units) == 1:
             return self.units[0].shortage
         if self.first is None or any(
-            len(group.candidates) > 1 for unit in self.units for group in unit.groups
+            len(group.flavor_options) > 1 for unit in self.units for group in unit.groups
         ):
             return None
         needs = (need for demands in self.first if (need := _find_shortage(demands)) is not None)
@@ -173,27 +173,27 @@ class RequestOptions(NamedTuple):
 
     def cache_refusal(self, situation: QuotaSituation, assignment: Assignment) -> None:
         """Cache the result of an attempt in a quota situation."""
-        if len(self.refused) >= _MOST_CACHED_REFUSALS:
-            self.refused.clear()
-        self.refused[situation] = assignment
+        if len(self.cached_refusals) >= _MOST_CACHED_REFUSALS:
+            self.cached_refusals.clear()
+        self.cached_refusals[situation] = assignment
 
-    def choose(self, candidates: tuple[FlavorOption, ...]) -> FlavorChoice:
+    def choose(self, flavor_options: tuple[FlavorOption, ...]) -> FlavorChoice:
         """Return the assignments and usage with these flavors: one flavor for each group, in order."""
-        names = tuple([candidate.flavor for candidate in candidates])
-        choice = self.chosen.get(names)
+        names = tuple([flavor_option.flavor for flavor_option in flavor_options])
+        choice = self.cached_choices.get(names)
         if choice is None:
-            choice = self.chosen[names] = self._choice(candidates)
+            choice = self.cached_choices[names] = self._choice(flavor_options)
         return choice
 
-    def _choice(self, candidates: Iterable[FlavorOption]) -> FlavorChoice:
-        remaining = iter(candidates)
+    def _choice(self, flavor_options: Iterable[FlavorOption]) -> FlavorChoice:
+        remaining = iter(flavor_options)
         assigned: dict[int, PodSetAssignment] = {}
         usage_by_pair: dict[FlavorResource, int] = {}
         for unit in self.units:
             flavor_of: dict[str, str] = {}
-            for group, candidate in zip(unit.groups, remaining, strict=False):
-                flavor_of.update(dict.fromkeys(group.resources, candidate.flavor))
-                for pair, _, amount in candidate.demands:
+            for group, flavor_option in zip(unit.groups, remaining, strict=False):
+                flavor_of.update(dict.fromkeys(group.resources, flavor_option.flavor))
+                for pair, _, amount in flavor_option.demands:
                     usage_by_pair[pair] = add(usage_by_pair.get(pair, 0), amount)
             assigned.update(unit.assigned(flavor_of))
         usage = tuple((pair, amount) for pair, amount in usage_by_pair.items() if amount)
@@ -347,7 +347,7 @@ def _first_choices(units: Iterable[UnitOptions]) -> tuple[tuple[QuotaDemand, ...
         if unit.uncovered:
             return None
         for group in unit.groups:
-            first = group.candidates[0] if group.candidates else None
+            first = group.flavor_options[0] if group.flavor_options else None
             if first is None or first.refusal is not None:
                 return None
             demands: list[QuotaDemand] = []

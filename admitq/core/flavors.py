@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from admitq.core import quota
 from admitq.core.amounts import UNLIMITED, FlavorResource, add
-from admitq.core.assignments import FITS_WITHIN_QUOTA, NO_FIT, Assignment, FlavorFit, TriedFlavor
+from admitq.core.assignments import FITS_WITHOUT_BORROWING, NO_FIT, Assignment, FlavorFit, ScanStop
 from admitq.core.flavor_options import (
     FlavorOption,
     FlavorOptions,
@@ -24,7 +24,7 @@ from admitq.core.flavor_options import (
     RequestOptions,
     UnitOptions,
 )
-from admitq.core.instructions import FitMode, FlavorAttempt
+from admitq.core.instructions import ConsideredFlavor, FitMode
 from admitq.core.model import (
     FlavorFungibility,
     FlavorFungibilityPolicy,
@@ -60,7 +60,7 @@ Oracle = Callable[[PreemptionQuestion], FlavorFit]
 """Returns what preemption could achieve if unused quota is not enough."""
 
 
-def find_no_candidates(question: PreemptionQuestion) -> FlavorFit:
+def answer_without_preemption(question: PreemptionQuestion) -> FlavorFit:
     """Answer a question for a ClusterQueue that never preempts."""
     level = quota.borrow_level(question.cell, question.amount).level
     return FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, level)
@@ -69,17 +69,17 @@ def find_no_candidates(question: PreemptionQuestion) -> FlavorFit:
 # --- preference and search: one row for each value of the API -------------------------------------------
 
 
-def _by_mode_then_level(prospect: FlavorFit) -> tuple[int, int, int]:
-    return (prospect.mode, -prospect.borrow_level, 0)
+def _by_mode_then_level(fit: FlavorFit) -> tuple[int, int, int]:
+    return (fit.mode, -fit.borrow_level, 0)
 
 
-def _by_level_then_mode(prospect: FlavorFit) -> tuple[int, int, int]:
-    usable = min(prospect.mode, FitMode.PREEMPT)
-    return (usable, -prospect.borrow_level, prospect.mode)
+def _by_level_then_mode(fit: FlavorFit) -> tuple[int, int, int]:
+    capped_mode = min(fit.mode, FitMode.PREEMPT)
+    return (capped_mode, -fit.borrow_level, fit.mode)
 
 
-def _by_mode(prospect: FlavorFit) -> tuple[int, int, int]:
-    return (prospect.mode, 0, 0)
+def _by_mode(fit: FlavorFit) -> tuple[int, int, int]:
+    return (fit.mode, 0, 0)
 
 
 _PREFERENCES: Final[Mapping[FlavorFungibilityPreference, Callable[[FlavorFit], tuple[int, int, int]]]] = {
@@ -87,27 +87,27 @@ _PREFERENCES: Final[Mapping[FlavorFungibilityPreference, Callable[[FlavorFit], t
     FlavorFungibilityPreference.PREEMPTION_OVER_BORROWING: _by_level_then_mode,
 }
 
-_NOT_ASSIGNABLE: Final = (FitMode.NO_FIT, FitMode.NO_PREEMPTION_CANDIDATES)
+_NOT_USABLE_NOW: Final = (FitMode.NO_FIT, FitMode.NO_PREEMPTION_CANDIDATES)
 _NEED_PREEMPTION: Final = (FitMode.PREEMPT, FitMode.RECLAIM)
 _TRY_NEXT: Final = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
 
 
-def should_try_next_flavor(prospect: FlavorFit, fungibility: FlavorFungibility | None) -> bool:
+def should_try_next_flavor(fit: FlavorFit, fungibility: FlavorFungibility | None) -> bool:
     """Whether to try the next flavor after this result. Without rules, only a fit stops the search."""
     if fungibility is None:
-        return prospect.mode is not FitMode.FIT
+        return fit.mode is not FitMode.FIT
     return (
-        prospect.mode in _NOT_ASSIGNABLE
-        or (prospect.mode in _NEED_PREEMPTION and fungibility.when_can_preempt is _TRY_NEXT)
-        or (prospect.borrow_level > 0 and fungibility.when_can_borrow is _TRY_NEXT)
+        fit.mode in _NOT_USABLE_NOW
+        or (fit.mode in _NEED_PREEMPTION and fungibility.when_can_preempt is _TRY_NEXT)
+        or (fit.borrow_level > 0 and fungibility.when_can_borrow is _TRY_NEXT)
     )
 
 
 # --- severity of refusals -------------------------------------------------------------------------------
 
-_SEVERITY: Final = tuple(NoFitReason)
+_REASONS_BY_SEVERITY: Final = tuple(NoFitReason)
 
-_SEVEREST: Final = len(_SEVERITY) - 1
+_SEVEREST: Final = len(_REASONS_BY_SEVERITY) - 1
 
 _SEVERITY_OF: Final[Mapping[type[FlavorRefusal], int]] = {
     InsufficientQuota: 0,
@@ -130,57 +130,57 @@ class _FlavorResult(NamedTuple):
     ``borrow_level`` are the worst of any resource. The last refusal decides the severity.
     """
 
-    prospect: FlavorFit
+    least_preferred: FlavorFit
     mode: FitMode
     borrow_level: int
     contested: tuple[FlavorResource, ...]
     refusals: tuple[FlavorRefusal, ...]
 
 
-_UNTRIED: Final = _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), ())
+_NO_FLAVOR_CHOSEN: Final = _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), ())
 
 _PriorUsage = dict[FlavorResource, int]
 """The usage of the podsets of the workload that were assigned before."""
 
 
 def _evaluate_flavor(
-    candidate: FlavorOption, prior_usage: _PriorUsage, options: FlavorOptions, oracle: Oracle
+    flavor_option: FlavorOption, prior_usage: _PriorUsage, options: FlavorOptions, oracle: Oracle
 ) -> _FlavorResult:
     """Return how quota or preemption can serve all requests of a flavor."""
-    if candidate.refusal is not None:
-        return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (candidate.refusal,))
-    worst, mode, level = FITS_WITHIN_QUOTA, FitMode.FIT, 0
+    if flavor_option.refusal is not None:
+        return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (flavor_option.refusal,))
+    least_preferred, mode, level = FITS_WITHOUT_BORROWING, FitMode.FIT, 0
     contested: tuple[FlavorResource, ...] = ()
     refusals: tuple[FlavorRefusal, ...] = ()
-    for demand in candidate.demands:
+    for demand in flavor_option.demands:
         pair, cell, amount = demand
-        previously = prior_usage.get(pair, 0)
-        total = add(previously, amount)
+        prior_amount = prior_usage.get(pair, 0)
+        total = add(prior_amount, amount)
         free = max(0, quota.available(cell))
         if total <= free and total != UNLIMITED:
             fit_level = quota.borrow_level(cell, total).level
-            prospect = FlavorFit(FitMode.FIT, fit_level) if fit_level else FITS_WITHIN_QUOTA
+            fit = FlavorFit(FitMode.FIT, fit_level) if fit_level else FITS_WITHOUT_BORROWING
         else:
-            prospect, refusal = _evaluate_shortage(demand, previously, free, options, oracle)
+            fit, refusal = _evaluate_shortage(demand, prior_amount, free, options, oracle)
             refusals = (*refusals, refusal)
-            if prospect.mode is FitMode.NO_FIT:
+            if fit.mode is FitMode.NO_FIT:
                 return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), refusals)
             contested = (*contested, pair)
-        if prospect is not FITS_WITHIN_QUOTA:
-            mode, level = min(mode, prospect.mode), max(level, prospect.borrow_level)
-            worst = min(worst, prospect, key=_preference(options))
-    return _FlavorResult(worst, mode, level, contested, refusals)
+        if fit is not FITS_WITHOUT_BORROWING:
+            mode, level = min(mode, fit.mode), max(level, fit.borrow_level)
+            least_preferred = min(least_preferred, fit, key=_preference(options))
+    return _FlavorResult(least_preferred, mode, level, contested, refusals)
 
 
 def _evaluate_shortage(
-    demand: QuotaDemand, previously: int, free: int, options: FlavorOptions, oracle: Oracle
+    demand: QuotaDemand, prior_amount: int, free: int, options: FlavorOptions, oracle: Oracle
 ) -> tuple[FlavorFit, FlavorRefusal]:
     """Return what preemption can achieve for a request, if unused quota is not enough."""
     pair, cell, amount = demand
-    total = add(previously, amount)
+    total = add(prior_amount, amount)
     maximum = quota.potential_available(cell)
     if total > maximum or total == UNLIMITED:
-        return NO_FIT, ExceedsMaxQuota(pair.flavor, pair.resource, previously, amount, maximum)
+        return NO_FIT, ExceedsMaxQuota(pair.flavor, pair.resource, prior_amount, amount, maximum)
     refusal = InsufficientQuota(pair.flavor, pair.resource, total - free)
     if (
         options.preempts_while_borrowing
@@ -201,7 +201,7 @@ def _preference(options: FlavorOptions) -> Callable[[FlavorFit], tuple[int, int,
 # --- one resource group ---------------------------------------------------------------------------------
 
 
-class _Scan(NamedTuple):
+class _GroupResult(NamedTuple):
     """The result of the scan of one resource group.
 
     ``stopped_at`` is the index of the flavor at which the scan stopped. It is None if the scan reached the
@@ -209,54 +209,56 @@ class _Scan(NamedTuple):
     """
 
     chosen: FlavorOption | None
-    result: _FlavorResult
-    results: tuple[tuple[str, _FlavorResult], ...]
+    best_result: _FlavorResult
+    flavor_results: tuple[tuple[str, _FlavorResult], ...]
     stopped_at: int | None
 
     def severity(self) -> int:
         """Return the least severity of any flavor, for a group of which no flavor can be assigned."""
-        severities = [_SEVERITY_OF[type(result.refusals[-1])] for _, result in self.results]
+        severities = [_SEVERITY_OF[type(result.refusals[-1])] for _, result in self.flavor_results]
         return min(severities, default=_SEVEREST)
 
 
 class _RequiredFlavors(NamedTuple):
     """The flavors that podsets must get. Other flavors are refused, or else skipped."""
 
-    flavors: Mapping["_Group", str]
+    flavors: Mapping["_GroupKey", str]
     refuses_others: bool
 
 
-def _scan(
+def _search_group(
     group: GroupOptions,
     start: int,
-    required: str | None,
+    required_flavor: str | None,
     evaluate: Callable[[FlavorOption], _FlavorResult],
     options: FlavorOptions,
     *,
     refuses_others: bool,
-) -> _Scan:
+) -> _GroupResult:
     """Scan the flavors of a resource group from an index on, or only the required flavor."""
     chosen: FlavorOption | None = None
-    best = _UNTRIED
-    results: list[tuple[str, _FlavorResult]] = []
-    last = len(group.candidates) - 1
+    best = _NO_FLAVOR_CHOSEN
+    flavor_results: list[tuple[str, _FlavorResult]] = []
+    last = len(group.flavor_options) - 1
     index = start if start <= last else 0
     while index <= last:
-        candidate = group.candidates[index]
-        if required is None or candidate.flavor == required:
-            result = evaluate(candidate)
-            results.append((candidate.flavor, result))
+        flavor_option = group.flavor_options[index]
+        if required_flavor is None or flavor_option.flavor == required_flavor:
+            result = evaluate(flavor_option)
+            flavor_results.append((flavor_option.flavor, result))
             if result.mode is not FitMode.NO_FIT:
                 preferred = _preference(options)
-                if chosen is None or preferred(result.prospect) > preferred(best.prospect):
-                    chosen, best = candidate, result
-                if not should_try_next_flavor(result.prospect, options.fungibility):
+                if chosen is None or preferred(result.least_preferred) > preferred(best.least_preferred):
+                    chosen, best = flavor_option, result
+                if not should_try_next_flavor(result.least_preferred, options.fungibility):
                     break
         elif refuses_others:
-            refusal = OriginalHasOtherFlavor(candidate.flavor, required)
-            results.append((candidate.flavor, _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (refusal,))))
+            refusal = OriginalHasOtherFlavor(flavor_option.flavor, required_flavor)
+            flavor_results.append(
+                (flavor_option.flavor, _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (refusal,)))
+            )
         index += 1
-    return _Scan(chosen, best, tuple(results), index if index < last else None)
+    return _GroupResult(chosen, best, tuple(flavor_results), index if index < last else None)
 
 
 # --- all podsets ----------------------------------------------------------------------------------------
@@ -266,8 +268,8 @@ def assign(
     demands: tuple[PodSetDemand, ...],
     options: FlavorOptions,
     *,
-    tried: tuple[TriedFlavor, ...] = (),
-    oracle: Oracle = find_no_candidates,
+    scan_stops: tuple[ScanStop, ...] = (),
+    oracle: Oracle = answer_without_preemption,
     restrict_to: tuple[PodSetAssignment, ...] | None = None,
     original: tuple[PodSetAssignment, ...] | None = None,
 ) -> Assignment:
@@ -276,35 +278,35 @@ def assign(
     Args:
         demands: what each podset requests, in order.
         options: the flavors of the ClusterQueue.
-        tried: the flavors at which the scans of an earlier attempt stopped.
+        scan_stops: the flavors at which the scans of an earlier attempt stopped.
         oracle: answers what preemption could achieve.
         restrict_to: an assignment with flavors that the workload must keep. Only the mode is computed.
         original: the assignment of the workload that this one replaces. Other flavors are refused.
     """
     request_options = options.options_for(demands)
     is_unrestricted = restrict_to is None and original is None
-    levels = _first_choice_levels(request_options, options) if not tried and is_unrestricted else None
-    cached = None if levels is None else request_options.fitting.get(levels)
+    levels = _first_choice_levels(request_options, options) if not scan_stops and is_unrestricted else None
+    cached = None if levels is None else request_options.cached_fits.get(levels)
     if cached is not None:
         return cached
-    situation = (
+    refusal_cache_key = (
         request_options.quota_situation
-        if oracle is find_no_candidates and not tried and is_unrestricted
+        if oracle is answer_without_preemption and not scan_stops and is_unrestricted
         else None
     )
-    if situation is not None and levels is None:
-        cached = request_options.refused.get(situation)
+    if refusal_cache_key is not None and levels is None:
+        cached = request_options.cached_refusals.get(refusal_cache_key)
         if cached is not None:
             return cached
-    start_indexes = {(scan.pod_set, scan.resource): scan.flavor_index + 1 for scan in tried}
+    start_indexes = {(stop.pod_set, stop.resource): stop.flavor_index + 1 for stop in scan_stops}
     given = restrict_to or original or ()
     flavors = {(pod_set.name, resource): flavor for pod_set in given for resource, flavor in pod_set.flavors}
     required = _RequiredFlavors(flavors, refuses_others=restrict_to is None)
     assignment = _search(request_options, options, oracle, start_indexes, required)
     if levels is not None:
-        request_options.fitting[levels] = assignment
-    elif situation is not None:
-        request_options.cache_refusal(situation, assignment)
+        request_options.cached_fits[levels] = assignment
+    elif refusal_cache_key is not None:
+        request_options.cache_refusal(refusal_cache_key, assignment)
     return assignment
 
 
@@ -325,11 +327,11 @@ def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions
     return tuple(levels)
 
 
-_Group = tuple[str, str]
+_GroupKey = tuple[str, str]
 """The key of a resource group of podsets: the first podset and the first resource."""
 
 
-def _required_flavor(unit: UnitOptions, group: GroupOptions, required: Mapping[_Group, str]) -> str | None:
+def _required_flavor(unit: UnitOptions, group: GroupOptions, required: Mapping[_GroupKey, str]) -> str | None:
     """Return the flavor that podsets must get for a group; None if they may get any flavor."""
     names = (required.get((name, resource)) for name in unit.names for resource in group.resources)
     return next((name for name in names if name is not None), None)
@@ -339,15 +341,15 @@ def _search(
     request_options: RequestOptions,
     options: FlavorOptions,
     oracle: Oracle,
-    start_indexes: Mapping[_Group, int],
+    start_indexes: Mapping[_GroupKey, int],
     required: _RequiredFlavors,
 ) -> Assignment:
     prior_usage: _PriorUsage = {}
-    scans: list[tuple[_Group, _Scan]] = []
+    group_results: list[tuple[_GroupKey, _GroupResult]] = []
     refusals_of_pod_sets: list[PodSetRefusals] = []
 
-    def evaluate(candidate: FlavorOption) -> _FlavorResult:
-        return _evaluate_flavor(candidate, prior_usage, options, oracle)
+    def evaluate(flavor_option: FlavorOption) -> _FlavorResult:
+        return _evaluate_flavor(flavor_option, prior_usage, options, oracle)
 
     for unit in request_options.units:
         severity = _SEVEREST if unit.uncovered else -1
@@ -356,60 +358,70 @@ def _search(
             key = (unit.names[0], group.resources[0])
             required_flavor = _required_flavor(unit, group, required.flavors) if required.flavors else None
             start_index = start_indexes.get(key, 0)
-            scan = _scan(
+            group_result = _search_group(
                 group, start_index, required_flavor, evaluate, options, refuses_others=required.refuses_others
             )
-            if scan.result.mode is not FitMode.FIT:
-                for _, result in scan.results:
+            if group_result.best_result.mode is not FitMode.FIT:
+                for _, result in group_result.flavor_results:
                     refusals += result.refusals
-            if scan.chosen is None:
-                severity = max(severity, scan.severity())
+            if group_result.chosen is None:
+                severity = max(severity, group_result.severity())
             elif severity < 0:
-                scans.append((key, scan))
-                for pair, _, amount in scan.chosen.demands:
+                group_results.append((key, group_result))
+                for pair, _, amount in group_result.chosen.demands:
                     prior_usage[pair] = add(prior_usage.get(pair, 0), amount)
         if refusals or severity >= 0:
             refusals_of_pod_sets += [PodSetRefusals(name, tuple(refusals)) for name in unit.names]
         if severity >= 0:
-            refusal = NoFlavorFits(tuple(refusals_of_pod_sets), _SEVERITY[severity])
-            level = _borrow_level(scans)
-            return Assignment((), (), FitMode.NO_FIT, level, frozenset(), refusal, (), _tried(scans))
-    return _assignment(request_options, scans, refusals_of_pod_sets)
+            refusal = NoFlavorFits(tuple(refusals_of_pod_sets), _REASONS_BY_SEVERITY[severity])
+            level = _borrow_level(group_results)
+            return Assignment(
+                (), (), FitMode.NO_FIT, level, frozenset(), refusal, (), _scan_stops(group_results)
+            )
+    return _assignment(request_options, group_results, refusals_of_pod_sets)
 
 
 def _assignment(
     request_options: RequestOptions,
-    scans: list[tuple[_Group, _Scan]],
+    group_results: list[tuple[_GroupKey, _GroupResult]],
     refusals_of_pod_sets: list[PodSetRefusals],
 ) -> Assignment:
     """Return the assignment of the chosen flavors. It may need preemption."""
-    choice = request_options.choose(tuple([scan.chosen for _, scan in scans if scan.chosen is not None]))
-    results = [scan.result for _, scan in scans]
+    choice = request_options.choose(
+        tuple([group_result.chosen for _, group_result in group_results if group_result.chosen is not None])
+    )
+    results = [group_result.best_result for _, group_result in group_results]
     mode = min([result.mode for result in results], default=FitMode.FIT)
     fits = mode is FitMode.FIT
     return Assignment(
         *choice,
         mode,
-        _borrow_level(scans),
+        _borrow_level(group_results),
         frozenset([pair for result in results for pair in result.contested]),
         None if fits else NoFlavorFits(tuple(refusals_of_pod_sets), NoFitReason.WAITING_FOR_QUOTA),
-        tuple(_attempts(scans)) if fits else (),
-        _tried(scans),
+        tuple(_considered_flavors(group_results)) if fits else (),
+        _scan_stops(group_results),
     )
 
 
-def _borrow_level(scans: Iterable[tuple[_Group, _Scan]]) -> int:
-    return max([scan.result.borrow_level for _, scan in scans], default=0)
+def _borrow_level(group_results: Iterable[tuple[_GroupKey, _GroupResult]]) -> int:
+    return max([group_result.best_result.borrow_level for _, group_result in group_results], default=0)
 
 
-def _tried(scans: Iterable[tuple[_Group, _Scan]]) -> tuple[TriedFlavor, ...]:
-    return tuple(TriedFlavor(*group, scan.stopped_at) for group, scan in scans if scan.stopped_at is not None)
+def _scan_stops(group_results: Iterable[tuple[_GroupKey, _GroupResult]]) -> tuple[ScanStop, ...]:
+    return tuple(
+        ScanStop(*group, group_result.stopped_at)
+        for group, group_result in group_results
+        if group_result.stopped_at is not None
+    )
 
 
-def _attempts(scans: Iterable[tuple[_Group, _Scan]]) -> Iterable[FlavorAttempt]:
+def _considered_flavors(
+    group_results: Iterable[tuple[_GroupKey, _GroupResult]],
+) -> Iterable[ConsideredFlavor]:
     """Yield the flavors that were tried, except those that fit without borrowing."""
-    for (pod_set, _), scan in scans:
-        for flavor, result in scan.results:
-            prospect = result.prospect
-            if prospect != FITS_WITHIN_QUOTA:
-                yield FlavorAttempt(pod_set, flavor, prospect.mode, prospect.borrow_level, result.refusals)
+    for (pod_set, _), group_result in group_results:
+        for flavor, result in group_result.flavor_results:
+            fit = result.least_preferred
+            if fit != FITS_WITHOUT_BORROWING:
+                yield ConsideredFlavor(pod_set, flavor, fit.mode, fit.borrow_level, result.refusals)

@@ -20,7 +20,7 @@ class FitMode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FlavorAttempt:
+class ConsideredFlavor:
     """A flavor that was tried for a podset, for the event about the assignment."""
 
     pod_set: str
@@ -41,7 +41,7 @@ class ReserveQuota(NamedTuple):
     uid: str
     admission: Admission
     admit: bool
-    attempts: tuple[FlavorAttempt, ...] = ()
+    considered_flavors: tuple[ConsideredFlavor, ...] = ()
     replaces: ObjectKey | None = None
 
 

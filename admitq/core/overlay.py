@@ -79,7 +79,7 @@ def assign_replacement(
     admission = original.admission
     assert admission is not None  # noqa: S101 narrows the type
     assign_flavors = partial(assign, original=admission.pod_set_assignments)
-    return evaluate_without_original(world, original, assign_flavors)._replace(tried=())
+    return evaluate_without_original(world, original, assign_flavors)._replace(scan_stops=())
 
 
 def evaluate_without_original(

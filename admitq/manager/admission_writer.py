@@ -141,7 +141,7 @@ class AdmissionWriter:
         queue = instruction.admission.cluster_queue
         waited = max(0, self.clock() - queued_since(obj)) / SECOND
         note = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
-        considered = messages.flavors_considered(instruction.attempts)
+        considered = messages.flavors_considered(instruction.considered_flavors)
         if considered:
             note = f"{note}; Flavors considered: {considered}"
         self.recorder.event(obj, "Normal", "QuotaReserved", note)

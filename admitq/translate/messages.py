@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from admitq.core.activity import ActiveReason, InactiveCause
-from admitq.core.instructions import FitMode, FlavorAttempt, Preempt, PreemptionReason
+from admitq.core.instructions import ConsideredFlavor, FitMode, Preempt, PreemptionReason
 from admitq.core.model import SECOND, Instant, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -100,7 +100,7 @@ _MODE_TEXTS: Final[Mapping[FitMode, str]] = {
 }
 
 
-def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
+def flavors_considered(considered_flavors: Iterable[ConsideredFlavor]) -> str:
     """Return the considered flavors that did not fit without borrowing; empty if there are none.
 
     The format for each podset is ``name: flavor(mode[;borrow=level][;reason…]), …``, separated by `` | ``. If
@@ -108,14 +108,14 @@ def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
     same ClusterQueue, ``Reclaim`` are workloads of other ClusterQueues, ``NoPreemptionCandidates`` are none.
     """
     by_pod_set: dict[str, list[str]] = {}
-    for attempt in attempts:
-        if attempt.mode is FitMode.FIT and not attempt.borrow_level:
+    for considered in considered_flavors:
+        if considered.mode is FitMode.FIT and not considered.borrow_level:
             continue
-        details = [_MODE_TEXTS[attempt.mode]]
-        if attempt.borrow_level:
-            details.append(f"borrow={attempt.borrow_level}")
-        details.extend(flavor_refusal_message(reason) for reason in attempt.reasons)
-        by_pod_set.setdefault(attempt.pod_set, []).append(f"{attempt.flavor}({';'.join(details)})")
+        details = [_MODE_TEXTS[considered.mode]]
+        if considered.borrow_level:
+            details.append(f"borrow={considered.borrow_level}")
+        details.extend(flavor_refusal_message(reason) for reason in considered.reasons)
+        by_pod_set.setdefault(considered.pod_set, []).append(f"{considered.flavor}({';'.join(details)})")
     return " | ".join(f"{name}: {', '.join(flavors)}" for name, flavors in by_pod_set.items())
 
 

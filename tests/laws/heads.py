@@ -36,11 +36,11 @@ def _head(
     found = pending.scan
     progress = None if found is None else valid_scan(world, found, generation)
     name, workload = queue.spec.name, pending.workload
-    tried = () if progress is None else progress.tried
+    stops = () if progress is None else progress.scan_stops
     return Head(
         name,
         workload.key,
-        {(each.pod_set, each.resource): each.flavor_index for each in tried},
+        {(each.pod_set, each.resource): each.flavor_index for each in stops},
         preemptors.get(name) == (workload.uid, workload.generation),
         preempted_uids.get(workload.key, ()),
         1 if progress is None else progress.attempts + 1,

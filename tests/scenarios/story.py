@@ -134,7 +134,7 @@ class Story:
                 case ReserveQuota(key):
                     self.decided.append(instruction)
                     self.unwritten.append(instruction)
-                    self.considered[key] = messages.flavors_considered(instruction.attempts)
+                    self.considered[key] = messages.flavors_considered(instruction.considered_flavors)
                 case Preempt():
                     self.preempted.append(instruction)
                     self.unwritten.append(instruction)

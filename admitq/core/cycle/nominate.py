@@ -11,12 +11,12 @@ from admitq.core import quota
 from admitq.core.activity import flavor_names
 from admitq.core.amounts import FlavorResource
 from admitq.core.applicable_checks import assigned_flavors, too_many_checks
-from admitq.core.assignments import Assignment, FlavorFit, TriedFlavor
+from admitq.core.assignments import Assignment, FlavorFit, ScanStop
 from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
-from admitq.core.flavors import PreemptionQuestion, assign, find_no_candidates
+from admitq.core.flavors import PreemptionQuestion, answer_without_preemption, assign
 from admitq.core.instructions import FitMode
 from admitq.core.model import PodSetAssignment, Workload
 from admitq.core.overlay import Overlay, assign_replacement, evaluate_without, evaluate_without_original
@@ -120,14 +120,19 @@ class FlavorSearch:
         self,
         demands: tuple[PodSetDemand, ...],
         *,
-        tried: tuple[TriedFlavor, ...] = (),
+        scan_stops: tuple[ScanStop, ...] = (),
         restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
         """Assign flavors against the present quota."""
         # The oracle is not stored in an attribute: a bound method would create a reference cycle.
-        oracle = find_no_candidates if self._overlay is None else self.answer
+        oracle = answer_without_preemption if self._overlay is None else self.answer
         assign_flavors = partial(
-            assign, demands, self.flavor_options, tried=tried, oracle=oracle, restrict_to=restrict_to
+            assign,
+            demands,
+            self.flavor_options,
+            scan_stops=scan_stops,
+            oracle=oracle,
+            restrict_to=restrict_to,
         )
         if self._original is None:
             return assign_flavors()
@@ -158,14 +163,14 @@ class FlavorSearch:
             self._overlay.indexes.update(self.queue.node)
 
     def with_fewer_pods(
-        self, demands: tuple[PodSetDemand, ...], tried: tuple[TriedFlavor, ...]
+        self, demands: tuple[PodSetDemand, ...], scan_stops: tuple[ScanStop, ...]
     ) -> Assignment | None:
         """Return the assignment with the most pods that suffices, of flavors that were not tried yet."""
         if self._original is not None or not (
             self.world.settings.gates.partial_admission and may_shrink(demands)
         ):
             return None
-        return assign_partially(demands, partial(self.assign, tried=tried), self.suffices)
+        return assign_partially(demands, partial(self.assign, scan_stops=scan_stops), self.suffices)
 
 
 def _holds_in(entry: WorkloadEntry, cluster_queue: str) -> bool:
@@ -206,10 +211,10 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> C
     scan = None if pending.scan is None else valid_scan(world, pending.scan, generation)
     overlay = None if never_preempts(queue.spec.preemption) else cycle.overlay(entry)
     search, demands = FlavorSearch(world, queue, pending.workload, overlay), lane.key.demands
-    tried = () if scan is None else scan.tried
-    assignment = search.assign(demands, tried=tried)
+    scan_stops = () if scan is None else scan.scan_stops
+    assignment = search.assign(demands, scan_stops=scan_stops)
     if not search.suffices(assignment):
-        assignment = search.with_fewer_pods(demands, tried) or assignment
+        assignment = search.with_fewer_pods(demands, scan_stops) or assignment
     entry.refusal = refuse_too_many_checks(queue, assignment)
     if entry.refusal is None:
         entry.assignment, entry.victims = assignment, search.victims
@@ -222,9 +227,9 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> C
         entry.scan_continued = True
         entry.causes.update(scan.causes)
     entry.tree_changed = generation_at_start != generation
-    if assignment.tried and attempts < _LONGEST_SCAN:
+    if assignment.scan_stops and attempts < _LONGEST_SCAN:
         entry.scan = ScanProgress(
-            assignment.tried,
+            assignment.scan_stops,
             world.cycle,
             generation,
             generation_at_start,

@@ -267,7 +267,7 @@ def reserve(cycle: Cycle, entry: CycleEntry) -> None:
             workload.uid,
             admission,
             admit,
-            assignment.attempts,
+            assignment.considered_flavors,
             None if entry.original is None else entry.original.workload.key,
         )
     )

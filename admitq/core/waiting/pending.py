@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from admitq.core.assignments import TriedFlavor
+from admitq.core.assignments import ScanStop
 from admitq.core.model import Workload
 from admitq.core.ordering import queue_order
 from admitq.core.refusals import Refusal
@@ -26,7 +26,7 @@ class ScanProgress:
     """Where the scan of flavors continues at the next attempt.
 
     Attributes:
-        tried: the flavors at which the last attempt stopped.
+        scan_stops: the flavors at which the last attempt stopped.
         cycle: the number of the cycle of the last attempt.
         generation: the generation of the cohort tree at the last attempt.
         generation_at_start: the generation of the cohort tree at the first attempt of the scan.
@@ -36,7 +36,7 @@ class ScanProgress:
         causes: the causes of the refusals of these attempts.
     """
 
-    tried: tuple[TriedFlavor, ...]
+    scan_stops: tuple[ScanStop, ...]
     cycle: int
     generation: int
     generation_at_start: int

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.core.amounts import UNLIMITED, FlavorResource
-from admitq.core.assignments import Assignment, FlavorFit, TriedFlavor
+from admitq.core.assignments import Assignment, FlavorFit, ScanStop
 from admitq.core.cohorts import CohortTrees, declared_quotas
 from admitq.core.flavor_options import FlavorOptions, build_flavor_options
 from admitq.core.flavors import (
     Oracle,
     PreemptionQuestion,
+    answer_without_preemption,
     assign,
-    find_no_candidates,
     should_try_next_flavor,
 )
-from admitq.core.instructions import FitMode, FlavorAttempt
+from admitq.core.instructions import ConsideredFlavor, FitMode
 from admitq.core.model import (
     BorrowWithinCohort,
     ClusterQueue,
@@ -97,12 +97,16 @@ class Queue:
     def assign(
         self,
         *pod_sets: PodSet,
-        tried: tuple[TriedFlavor, ...] = (),
-        oracle: Oracle = find_no_candidates,
+        scan_stops: tuple[ScanStop, ...] = (),
+        oracle: Oracle = answer_without_preemption,
         restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
         return assign(
-            demands(pod_sets), self.flavor_options, tried=tried, oracle=oracle, restrict_to=restrict_to
+            demands(pod_sets),
+            self.flavor_options,
+            scan_stops=scan_stops,
+            oracle=oracle,
+            restrict_to=restrict_to,
         )
 
 
@@ -235,7 +239,7 @@ def test_mode_of_assignment_is_that_of_worst_podset() -> None:
     )
     assert assignment.contested == {FlavorResource("f1", "cpu")}
     assert assignment.usage == ((FlavorResource("f1", "cpu"), 3),)
-    assert assignment.attempts == ()
+    assert assignment.considered_flavors == ()
 
 
 def test_oracle_is_asked_for_total_amount_of_workload() -> None:
@@ -252,21 +256,21 @@ def test_oracle_is_asked_for_total_amount_of_workload() -> None:
 def test_scan_ends_at_first_accepted_flavor_and_continues_after_it() -> None:
     queue = Queue({"f1": 2, "f2": 2, "f3": 2})
     first = queue.assign(pods(1))
-    assert (chosen(first), first.tried) == (["f1"], (TriedFlavor("main", "cpu", 0),))
-    second = queue.assign(pods(1), tried=first.tried)
-    assert (chosen(second), second.tried) == (["f2"], (TriedFlavor("main", "cpu", 1),))
-    third = queue.assign(pods(1), tried=second.tried)
-    assert (chosen(third), third.tried) == (["f3"], ())
+    assert (chosen(first), first.scan_stops) == (["f1"], (ScanStop("main", "cpu", 0),))
+    second = queue.assign(pods(1), scan_stops=first.scan_stops)
+    assert (chosen(second), second.scan_stops) == (["f2"], (ScanStop("main", "cpu", 1),))
+    third = queue.assign(pods(1), scan_stops=second.scan_stops)
+    assert (chosen(third), third.scan_stops) == (["f3"], ())
 
 
 def test_scan_position_beyond_last_flavor_starts_over() -> None:
     queue = Queue({"f1": 2})
-    assert chosen(queue.assign(pods(1), tried=(TriedFlavor("main", "cpu", 7),))) == ["f1"]
+    assert chosen(queue.assign(pods(1), scan_stops=(ScanStop("main", "cpu", 7),))) == ["f1"]
 
 
 def test_scan_without_fit_leaves_no_flavor_to_try() -> None:
     refused = Queue({"f1": 1, "f2": 1}).assign(pods(5))
-    assert refused.tried == ()
+    assert refused.scan_stops == ()
     assert refused.mode is FitMode.NO_FIT
 
 
@@ -274,7 +278,7 @@ def test_earlier_podset_can_try_further_flavors_when_later_podset_failed() -> No
     refused = Queue({"f1": 2, "f2": 1}).assign(pods(2, "a"), pods(2, "b"))
     assert refused.refusal is not None
     assert [part.pod_set for part in refused.refusal.parts] == ["b"]
-    assert refused.tried == (TriedFlavor("a", "cpu", 0),)
+    assert refused.scan_stops == (ScanStop("a", "cpu", 0),)
 
 
 GPU_IN_TWO_FLAVORS = ResourceGroup(
@@ -287,7 +291,7 @@ def test_podset_beyond_quota_leaves_no_flavor_of_its_other_resources_to_try() ->
         group("f1", cpu=2), GPU_IN_TWO_FLAVORS, used={FlavorResource("f1", "cpu"): 2}
     )
     wanted = demands((PodSet("main", 1, template_requesting({"cpu": 3, "gpu": 1})),))
-    assert assign(wanted, options).tried == ()
+    assert assign(wanted, options).scan_stops == ()
 
 
 def test_podset_without_quota_leaves_no_flavor_of_its_other_resources_to_try() -> None:
@@ -300,7 +304,7 @@ def test_podset_without_quota_leaves_no_flavor_of_its_other_resources_to_try() -
     assert refused.refusal == refusing(
         "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
     )
-    assert refused.tried == ()
+    assert refused.scan_stops == ()
 
 
 def test_flavor_is_refused_for_first_resource_that_does_not_fit() -> None:
@@ -580,14 +584,14 @@ def test_flavor_with_best_mode_is_selected_when_fungibility_gate_is_off() -> Non
 
 def test_assignment_restricted_to_nomination_keeps_its_flavor() -> None:
     queue = Queue({"f1": 2, "f2": 2, "f3": 2})
-    nominated = queue.assign(pods(1), tried=(TriedFlavor("main", "cpu", 0),))
+    nominated = queue.assign(pods(1), scan_stops=(ScanStop("main", "cpu", 0),))
     assert chosen(nominated) == ["f2"]
     restricted = queue.assign(pods(1), restrict_to=nominated.pod_sets)
     assert chosen(restricted) == ["f2"]
 
 
 def test_assignment_restricted_to_nomination_is_refused_when_its_flavor_is_full() -> None:
-    nominated = Queue({"f1": 2, "f2": 2}).assign(pods(1), tried=(TriedFlavor("main", "cpu", 0),))
+    nominated = Queue({"f1": 2, "f2": 2}).assign(pods(1), scan_stops=(ScanStop("main", "cpu", 0),))
     full = Queue({"f1": 2, "f2": 2}, used={"f2": 2}, preemption=ClusterQueuePreemption())
     refused = full.assign(pods(2), restrict_to=nominated.pod_sets)
     assert refused.refusal == refusing(
@@ -602,15 +606,15 @@ def test_restriction_to_nomination_holds_for_each_podset() -> None:
     assert chosen(queue.assign(pods(1, "a"), pods(1, "b"), restrict_to=nominated.pod_sets)) == ["f1", "f2"]
 
 
-# --- attempts, and remembered assignments ---------------------------------------------------------------
+# --- considered flavors, and remembered assignments -----------------------------------------------------
 
 
-def test_attempts_report_skipped_flavors() -> None:
+def test_considered_flavors_include_skipped_flavors() -> None:
     rules = FlavorFungibility(when_can_borrow=TRY_NEXT)
     queue = Queue({"f1": 1, "f2": 1, "f3": 2}, lent={"f2": 5}, fungibility=rules)
-    assert queue.assign(pods(2)).attempts == (
-        FlavorAttempt("main", "f1", FitMode.NO_FIT, 0, (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),)),
-        FlavorAttempt("main", "f2", FitMode.FIT, 1, ()),
+    assert queue.assign(pods(2)).considered_flavors == (
+        ConsideredFlavor("main", "f1", FitMode.NO_FIT, 0, (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),)),
+        ConsideredFlavor("main", "f2", FitMode.FIT, 1, ()),
     )
 
 
@@ -619,10 +623,10 @@ def test_assignment_is_remembered_for_equal_request() -> None:
     wanted = demands((pods(1, "a"), pods(2, "b")))
     first, second = (assign(wanted, queue.flavor_options) for _ in range(2))
     assert first is second
-    assert (chosen(first), first.borrow_level, first.tried) == (
+    assert (chosen(first), first.borrow_level, first.scan_stops) == (
         ["f1", "f1"],
         1,
-        (TriedFlavor("a", "cpu", 0), TriedFlavor("b", "cpu", 0)),
+        (ScanStop("a", "cpu", 0), ScanStop("b", "cpu", 0)),
     )
 
 
@@ -663,7 +667,9 @@ def test_remembered_assignment_equals_that_of_new_scan(
     remembered = queue.flavor_options.options_for(wanted)
     for change in ({}, *changes, {}):
         queue.use(change)
-        without_memory.cached[wanted] = remembered._replace(first=None, fitting={}, chosen={}, refused={})
+        without_memory.cached[wanted] = remembered._replace(
+            first=None, cached_fits={}, cached_choices={}, cached_refusals={}
+        )
         assert assign(wanted, queue.flavor_options) == assign(wanted, without_memory)
 
 
@@ -692,4 +698,4 @@ def test_number_of_remembered_refusals_is_limited() -> None:
         queue.use({"f1": 1})
         assert queue.assign(pods(200)).refusal is not None
     (remembered,) = queue.flavor_options.cached.values()
-    assert 0 < len(remembered.refused) <= 64
+    assert 0 < len(remembered.cached_refusals) <= 64

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from admitq.core.instructions import FitMode, FlavorAttempt, Preempt, PreemptionReason
+from admitq.core.instructions import ConsideredFlavor, FitMode, Preempt, PreemptionReason
 from admitq.core.model import ObjectKey, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -208,11 +208,11 @@ def test_bypassed_workload_has_reason_of_equivalent_workload() -> None:
 
 
 def test_flavors_considered_leaves_out_flavors_that_fit_without_borrowing() -> None:
-    attempts = (
-        FlavorAttempt("driver", "spot", FitMode.NO_FIT, 0, (NodeAffinityMismatch("spot"),)),
-        FlavorAttempt("driver", "near", FitMode.FIT, 1),
-        FlavorAttempt("workers", "far", FitMode.FIT, 0),
-        FlavorAttempt(
+    considered_flavors = (
+        ConsideredFlavor("driver", "spot", FitMode.NO_FIT, 0, (NodeAffinityMismatch("spot"),)),
+        ConsideredFlavor("driver", "near", FitMode.FIT, 1),
+        ConsideredFlavor("workers", "far", FitMode.FIT, 0),
+        ConsideredFlavor(
             "workers",
             "near",
             FitMode.NO_FIT,
@@ -220,7 +220,7 @@ def test_flavors_considered_leaves_out_flavors_that_fit_without_borrowing() -> N
             (InsufficientQuota("near", "cpu", 500), FlavorNotFound("near")),
         ),
     )
-    assert messages.flavors_considered(attempts) == (
+    assert messages.flavors_considered(considered_flavors) == (
         "driver: spot(NoFit;flavor spot doesn't match node affinity), near(Fit;borrow=1) | "
         "workers: near(NoFit;insufficient unused quota for cpu in flavor near, 500m more needed;"
         "flavor near not found)"
@@ -237,8 +237,8 @@ def test_flavors_considered_leaves_out_flavors_that_fit_without_borrowing() -> N
     ],
 )
 def test_flavors_considered_name_preemption_mode(mode: FitMode, text: str) -> None:
-    attempt = FlavorAttempt("main", "spot", mode, 2, (InsufficientQuota("spot", "cpu", 1000),))
-    assert messages.flavors_considered([attempt]) == (
+    considered = ConsideredFlavor("main", "spot", mode, 2, (InsufficientQuota("spot", "cpu", 1000),))
+    assert messages.flavors_considered([considered]) == (
         f"main: spot(preemptionMode={text};borrow=2;"
         "insufficient unused quota for cpu in flavor spot, 1 more needed)"
     )
