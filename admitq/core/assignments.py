@@ -9,7 +9,7 @@ from admitq.core.refusals import NoFlavorFits
 
 
 class FlavorFit(NamedTuple):
-    """How a flavor fits a request: the mode, and the borrow level."""
+    """How a request fits into a flavor: the mode, and the borrow level."""
 
     mode: FitMode
     borrow_level: int
@@ -20,9 +20,14 @@ FITS_WITHOUT_BORROWING: Final = FlavorFit(FitMode.FIT, 0)
 
 
 class ScanStop(NamedTuple):
-    """The flavor at which the scan of a resource group stopped, for podsets that are assigned together.
+    """The flavor of a resource group at which an attempt stopped. The next attempt continues after it.
 
-    The first podset and the first resource identify the scan.
+    Podsets of one podset group are assigned together. Such podsets have one stop for each resource group.
+
+    Attributes:
+        pod_set: the first of the podsets that are assigned together.
+        resource: the first resource of the resource group.
+        flavor_index: the index of the flavor among the flavors of the resource group.
     """
 
     pod_set: str
@@ -37,17 +42,20 @@ class Assignment(NamedTuple):
     usage: tuple[tuple[FlavorResource, int], ...]
     """The usage of the workload, without amounts of zero."""
     mode: FitMode
-    """The worst mode of any request. With any mode but ``FIT``, the workload does not fit now."""
+    """The worst mode of all requests. The workload fits now only if the mode is ``FIT``."""
     borrow_level: int
-    """The highest borrow level of any request, including those before a request that no flavor fits."""
+    """The highest borrow level of all requests that were assigned, also if a later request fits no flavor."""
     contested: frozenset[FlavorResource]
-    """The (flavor, resource) pairs that do not fit into unused quota."""
+    """The (flavor, resource) pairs of which unused quota is not enough."""
     refusal: NoFlavorFits | None
-    """Why the workload does not fit into unused quota; None if it fits."""
+    """Why unused quota is not enough for the workload; None if it is."""
     considered_flavors: tuple[ConsideredFlavor, ...]
-    """If the workload fits: the flavors that were tried, except those that fit without borrowing."""
+    """The flavors that the search considered, except those that fit without borrowing.
+
+    Empty if the workload does not fit now.
+    """
     scan_stops: tuple[ScanStop, ...]
-    """The scans that have flavors left to try."""
+    """Where the attempt stopped. Resource groups without flavors left have no stop."""
 
     @property
     def shortfall(self) -> NoFlavorFits:

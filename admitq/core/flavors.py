@@ -1,13 +1,18 @@
-"""The search for the flavors of a workload: podset by podset, resource group by resource group, in order.
+"""The search for the flavors of a workload: unit by unit, resource group by resource group, in order.
 
-All resources of a resource group that a podset requests get the same flavor. Resource groups are independent
-of each other. Podsets of one podset group are assigned together. A flavor is refused if its nodes cannot hold
-the pods (taints, node selector, affinity), or if quota for a resource is missing. If unused quota is not
-enough, the *oracle* answers whether preemption could free enough.
+A *unit* is the podsets of one podset group, or one podset without such a group. A unit gets one flavor for
+all resources of a resource group that it requests. Its resource groups are independent of each other. A
+*demand* (``QuotaDemand``) is an amount of one resource that a unit requests from a flavor. The demand names
+its *pair* (flavor, resource), and its *cell*: the quota and usage of this pair in the ClusterQueue.
 
-The result has the flavors at which the scan stopped. If the workload then loses the quota to another
-workload, its next attempt continues with the next flavor. After the last flavor, it starts with the first
-one.
+A flavor is refused if its nodes cannot hold the pods (taints, node selector, affinity), or if it has too
+little quota of a resource. If unused quota is not enough, the *oracle* answers what preemption could achieve.
+The oracle is a function, which the caller passes.
+
+One call of ``assign`` is one attempt of a scan. The result says, for each resource group, at which flavor the
+attempt stopped, if flavors are left after that one. If the workload then loses the quota to another workload,
+the next attempt continues with the next flavor. When no flavors are left, the next attempt starts with the
+first flavor.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +54,10 @@ from admitq.core.requests import PodSetDemand
 
 
 class PreemptionQuestion(NamedTuple):
-    """A question to the oracle: whether preemption could free this amount of a (flavor, resource)."""
+    """A question to the oracle: whether preemption could make this amount of a pair available in total.
+
+    The amount includes what unused quota covers.
+    """
 
     pair: FlavorResource
     cell: Cell
@@ -57,16 +65,18 @@ class PreemptionQuestion(NamedTuple):
 
 
 Oracle = Callable[[PreemptionQuestion], FlavorFit]
-"""Returns what preemption could achieve if unused quota is not enough."""
+"""Returns how the amount fits with preemption: the mode, and the borrow level."""
 
 
 def answer_without_preemption(question: PreemptionQuestion) -> FlavorFit:
-    """Answer a question for a ClusterQueue that never preempts."""
+    """Answer a question to the oracle for a ClusterQueue that never preempts."""
     level = quota.borrow_level(question.cell, question.amount).level
     return FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, level)
 
 
-# --- preference and search: one row for each value of the API -------------------------------------------
+# --- which of two flavors is better, and when the search stops ------------------------------------------
+
+# These functions return sort keys: of two flavors, the one with the greater key is better.
 
 
 def _by_mode_then_level(fit: FlavorFit) -> tuple[int, int, int]:
@@ -93,7 +103,13 @@ _TRY_NEXT: Final = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
 
 
 def should_try_next_flavor(fit: FlavorFit, fungibility: FlavorFungibility | None) -> bool:
-    """Whether to try the next flavor after this result. Without rules, only a fit stops the search."""
+    """Whether the search of a resource group continues with the next flavor.
+
+    Args:
+        fit: mode and borrow level of the present flavor, for its least preferred resource.
+        fungibility: the rules of the ClusterQueue. If they are None, the search stops only at a flavor that
+            fits without preemption.
+    """
     if fungibility is None:
         return fit.mode is not FitMode.FIT
     return (
@@ -105,6 +121,7 @@ def should_try_next_flavor(fit: FlavorFit, fungibility: FlavorFungibility | None
 
 # --- severity of refusals -------------------------------------------------------------------------------
 
+# A severity is an index of this tuple. Reasons come in order, from the least severe to the most severe.
 _REASONS_BY_SEVERITY: Final = tuple(NoFitReason)
 
 _SEVEREST: Final = len(_REASONS_BY_SEVERITY) - 1
@@ -126,8 +143,14 @@ _SEVERITY_OF: Final[Mapping[type[FlavorRefusal], int]] = {
 class _FlavorResult(NamedTuple):
     """The result of one flavor.
 
-    ``prospect`` is the result of its worst resource, by preference. Flavors are compared by it. ``mode`` and
-    ``borrow_level`` are the worst of any resource. The last refusal decides the severity.
+    Attributes:
+        least_preferred: mode and borrow level of one resource: the one that the preference of the
+            ClusterQueue ranks last. Flavors are compared by this value.
+        mode: the worst mode of all resources.
+        borrow_level: the highest borrow level of all resources. It may be that of another resource.
+        contested: the pairs that do not fit into unused quota.
+        refusals: why the flavor is refused, or why resources do not fit into unused quota. The last refusal
+            gives the severity of the flavor.
     """
 
     least_preferred: FlavorFit
@@ -140,13 +163,13 @@ class _FlavorResult(NamedTuple):
 _NO_FLAVOR_CHOSEN: Final = _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), ())
 
 _PriorUsage = dict[FlavorResource, int]
-"""The usage of the podsets of the workload that were assigned before."""
+"""The usage of the units that were assigned earlier in this search."""
 
 
 def _evaluate_flavor(
     flavor_option: FlavorOption, prior_usage: _PriorUsage, options: FlavorOptions, oracle: Oracle
 ) -> _FlavorResult:
-    """Return how quota or preemption can serve all requests of a flavor."""
+    """Return how unused quota or preemption can serve all requests of a unit if it gets this flavor."""
     if flavor_option.refusal is not None:
         return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (flavor_option.refusal,))
     least_preferred, mode, level = FITS_WITHOUT_BORROWING, FitMode.FIT, 0
@@ -157,6 +180,7 @@ def _evaluate_flavor(
         prior_amount = prior_usage.get(pair, 0)
         total = add(prior_amount, amount)
         free = max(0, quota.available(cell))
+        # A request that int64 cannot hold is stored as UNLIMITED. It never fits, even into unlimited quota.
         if total <= free and total != UNLIMITED:
             fit_level = quota.borrow_level(cell, total).level
             fit = FlavorFit(FitMode.FIT, fit_level) if fit_level else FITS_WITHOUT_BORROWING
@@ -175,7 +199,7 @@ def _evaluate_flavor(
 def _evaluate_shortage(
     demand: QuotaDemand, prior_amount: int, free: int, options: FlavorOptions, oracle: Oracle
 ) -> tuple[FlavorFit, FlavorRefusal]:
-    """Return what preemption can achieve for a request, if unused quota is not enough."""
+    """Return how a demand that is more than the unused quota fits with preemption, and the refusal."""
     pair, cell, amount = demand
     total = add(prior_amount, amount)
     maximum = quota.potential_available(cell)
@@ -202,10 +226,13 @@ def _preference(options: FlavorOptions) -> Callable[[FlavorFit], tuple[int, int,
 
 
 class _GroupResult(NamedTuple):
-    """The result of the scan of one resource group.
+    """The result of the search of one resource group.
 
-    ``stopped_at`` is the index of the flavor at which the scan stopped. It is None if the scan reached the
-    last flavor.
+    Attributes:
+        chosen: the best flavor for the unit. It may need preemption. None if all flavors have mode NO_FIT.
+        best_result: the result of the chosen flavor.
+        flavor_results: the results of all flavors that were evaluated or refused, by name.
+        stopped_at: the index of the flavor at which the search stopped; None if no flavors are left after it.
     """
 
     chosen: FlavorOption | None
@@ -214,13 +241,20 @@ class _GroupResult(NamedTuple):
     stopped_at: int | None
 
     def severity(self) -> int:
-        """Return the least severity of any flavor, for a group of which no flavor can be assigned."""
+        """Return the severity of the flavor that comes closest to fitting.
+
+        Call this method only for groups without a chosen flavor.
+        """
         severities = [_SEVERITY_OF[type(result.refusals[-1])] for _, result in self.flavor_results]
         return min(severities, default=_SEVEREST)
 
 
 class _RequiredFlavors(NamedTuple):
-    """The flavors that podsets must get. Other flavors are refused, or else skipped."""
+    """The flavors that podsets must get.
+
+    If ``refuses_others`` is True, the result has a refusal for each other flavor. If it is False, other
+    flavors are skipped without a refusal.
+    """
 
     flavors: Mapping["_GroupKey", str]
     refuses_others: bool
@@ -235,7 +269,10 @@ def _search_group(
     *,
     refuses_others: bool,
 ) -> _GroupResult:
-    """Scan the flavors of a resource group from an index on, or only the required flavor."""
+    """Search a flavor for one resource group, in order from index ``start`` on.
+
+    If a flavor is required, evaluate only that one.
+    """
     chosen: FlavorOption | None = None
     best = _NO_FLAVOR_CHOSEN
     flavor_results: list[tuple[str, _FlavorResult]] = []
@@ -278,10 +315,13 @@ def assign(
     Args:
         demands: what each podset requests, in order.
         options: the flavors of the ClusterQueue.
-        scan_stops: the flavors at which the scans of an earlier attempt stopped.
+        scan_stops: the flavors at which the previous attempt of the scan stopped. The search continues after
+            them.
         oracle: answers what preemption could achieve.
-        restrict_to: an assignment with flavors that the workload must keep. Only the mode is computed.
-        original: the assignment of the workload that this one replaces. Other flavors are refused.
+        restrict_to: podsets with the flavors that they must keep. The search considers no other flavor. It
+            finds out whether these flavors fit now, or with preemption.
+        original: podsets of the original with their flavors, if the workload replaces another one, its
+            original. The search refuses all other flavors.
     """
     request_options = options.options_for(demands)
     is_unrestricted = restrict_to is None and original is None
@@ -311,7 +351,10 @@ def assign(
 
 
 def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions) -> tuple[int, ...] | None:
-    """Return the borrow level of each group if all requests fit into the first flavors. Else return None."""
+    """Return the borrow level of each resource group of each unit if the search chooses only first flavors.
+
+    Return None if a request does not fit into a first flavor, or if the search continues after this flavor.
+    """
     if request_options.first is None:
         return None
     levels: list[int] = []
@@ -328,11 +371,11 @@ def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions
 
 
 _GroupKey = tuple[str, str]
-"""The key of a resource group of podsets: the first podset and the first resource."""
+"""The key of a resource group of a unit: the unit's first podset, and the group's first resource."""
 
 
 def _required_flavor(unit: UnitOptions, group: GroupOptions, required: Mapping[_GroupKey, str]) -> str | None:
-    """Return the flavor that podsets must get for a group; None if they may get any flavor."""
+    """Return the flavor that a unit must get for a resource group; None if it may get any flavor."""
     names = (required.get((name, resource)) for name in unit.names for resource in group.resources)
     return next((name for name in names if name is not None), None)
 
@@ -344,6 +387,7 @@ def _search(
     start_indexes: Mapping[_GroupKey, int],
     required: _RequiredFlavors,
 ) -> Assignment:
+    """Search flavors for all units, in order. Stop after the first unit that gets no flavor."""
     prior_usage: _PriorUsage = {}
     group_results: list[tuple[_GroupKey, _GroupResult]] = []
     refusals_of_pod_sets: list[PodSetRefusals] = []
@@ -419,7 +463,7 @@ def _scan_stops(group_results: Iterable[tuple[_GroupKey, _GroupResult]]) -> tupl
 def _considered_flavors(
     group_results: Iterable[tuple[_GroupKey, _GroupResult]],
 ) -> Iterable[ConsideredFlavor]:
-    """Yield the flavors that were tried, except those that fit without borrowing."""
+    """Yield the flavors that the search considered, except those that fit without borrowing."""
     for (pod_set, _), group_result in group_results:
         for flavor, result in group_result.flavor_results:
             fit = result.least_preferred

@@ -21,7 +21,7 @@ class FitMode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsideredFlavor:
-    """A flavor that was tried for a podset, for the event about the assignment."""
+    """A flavor that the search considered for a podset. The event about the reservation lists it."""
 
     pod_set: str
     flavor: str

@@ -165,7 +165,7 @@ class FlavorSearch:
     def with_fewer_pods(
         self, demands: tuple[PodSetDemand, ...], scan_stops: tuple[ScanStop, ...]
     ) -> Assignment | None:
-        """Return the assignment with the most pods that suffices, of flavors that were not tried yet."""
+        """Return the assignment with the most pods that suffices, from the flavors after the stops on."""
         if self._original is not None or not (
             self.world.settings.gates.partial_admission and may_shrink(demands)
         ):

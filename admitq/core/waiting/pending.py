@@ -26,7 +26,7 @@ class ScanProgress:
     """Where the scan of flavors continues at the next attempt.
 
     Attributes:
-        scan_stops: the flavors at which the last attempt stopped.
+        scan_stops: the flavor at which the last attempt stopped, for each resource group with flavors left.
         cycle: the number of the cycle of the last attempt.
         generation: the generation of the cohort tree at the last attempt.
         generation_at_start: the generation of the cohort tree at the first attempt of the scan.
