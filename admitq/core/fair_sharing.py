@@ -72,8 +72,8 @@ def share(node: Node) -> Share:
     """
     borrowed: dict[str, int] = {}
     for pair, cell in node.cells.items():
-        if cell.usage > cell.subtree:
-            borrowed[pair.resource] = borrowed.get(pair.resource, 0) + cell.usage - cell.subtree
+        if cell.usage > cell.subtree_quota:
+            borrowed[pair.resource] = borrowed.get(pair.resource, 0) + cell.usage - cell.subtree_quota
     return _share_of(node, borrowed)
 
 
@@ -81,7 +81,7 @@ def supposed_share(node: Node, usage: Mapping[Cell, int]) -> Share:
     """Return the share that a node would have if some of its cells had another usage."""
     borrowed: dict[str, int] = {}
     for pair, cell in node.cells.items():
-        excess = usage.get(cell, cell.usage) - cell.subtree
+        excess = usage.get(cell, cell.usage) - cell.subtree_quota
         if excess > 0:
             borrowed[pair.resource] = borrowed.get(pair.resource, 0) + excess
     return _share_of(node, borrowed)
@@ -274,7 +274,7 @@ class Tournament(Generic[C]):
             quota.add_usage(cells[pair], amount)
         try:
             share_with_request = share(node)
-            borrowing = any(node.cells[pair].usage > node.cells[pair].subtree for pair, _ in usage)
+            borrowing = any(node.cells[pair].usage > node.cells[pair].subtree_quota for pair, _ in usage)
         finally:
             for pair, amount in usage:
                 quota.remove_usage(cells[pair], amount)

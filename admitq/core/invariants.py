@@ -158,13 +158,13 @@ def _check_cell(node: Node, pair: FlavorResource, cell: Cell) -> None:
     where = f"{node.name} {pair.flavor}/{pair.resource}"
     children = list(_children(node, pair))
     _expect(f"links of {where}", cell.links, len(children))
-    received = sum(child.subtree - child.local for child in children)
-    _expect(f"subtree quota of {where}", cell.subtree, cell.nominal + received)
+    received = sum(child.subtree_quota - child.local for child in children)
+    _expect(f"subtree quota of {where}", cell.subtree_quota, cell.nominal + received)
     if node.is_cohort:
         spilled = sum(max(0, child.usage - child.local) for child in children)
         _expect(f"usage of {where}", cell.usage, spilled)
         _expect(f"reservations of {where}", cell.reserved, sum(child.reserved for child in children))
-    local = 0 if cell.lending_limit is None else max(0, cell.subtree - cell.lending_limit)
+    local = 0 if cell.lending_limit is None else max(0, cell.subtree_quota - cell.lending_limit)
     _expect(f"local quota of {where}", cell.local, local)
     above = None if node.parent is None else node.parent.cells.get(pair)
     _expect(f"parent of {where}", cell.parent, above)

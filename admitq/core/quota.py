@@ -5,7 +5,7 @@ A cell is linked to the cell of the node's parent. So each read and each change 
 =====================  ==========================================  ======================================
 quantity               of a ClusterQueue                           of a cohort
 =====================  ==========================================  ======================================
-subtree (S)            nominal                                     own nominal + Σ children lent
+subtree_quota (S)      nominal                                     own nominal + Σ children lent
 local (L)              not lent:          max(0, S - lendingLimit) if a limit is set, else 0
 lent                   S - L: what the parent may count on
 usage (U)              Σ usage of reserving workloads              Σ children spilled
@@ -78,7 +78,7 @@ class Cell:
     lending_limit: int | None = None
     received: int = 0
     """The sum of what the children lend."""
-    subtree: int = 0
+    subtree_quota: int = 0
     local: int = 0
     usage: int = 0
     reserved: int = 0
@@ -87,7 +87,7 @@ class Cell:
     @property
     def lent(self) -> int:
         """The quota that the node lends to its parent."""
-        return self.subtree - self.local
+        return self.subtree_quota - self.local
 
     @property
     def spilled(self) -> int:
@@ -95,7 +95,7 @@ class Cell:
         return max(0, self.usage - self.local)
 
     @property
-    def local_available(self) -> int:
+    def unused_local_quota(self) -> int:
         """The unused part of the quota that is not lent."""
         return max(0, self.local - self.usage)
 
@@ -106,9 +106,9 @@ class Cell:
 
 
 def _recompute(cell: Cell) -> None:
-    cell.subtree = cell.nominal + cell.received
+    cell.subtree_quota = cell.nominal + cell.received
     limit = cell.lending_limit
-    cell.local = 0 if limit is None else max(0, cell.subtree - limit)
+    cell.local = 0 if limit is None else max(0, cell.subtree_quota - limit)
 
 
 def _pass_up(cell: Cell, lent_before: int, spilled_before: int) -> None:
@@ -194,21 +194,21 @@ def available(cell: Cell) -> int:
     The loop goes from the cell up to the root. Each node on the path gives a bound, which includes the
     available local quota of the nodes below it. The result is the least bound.
     """
-    local_available = 0
+    unused_local_quota = 0
     least_bound: int | None = None
     while (parent := cell.parent) is not None:
         own_available = cell.local - cell.usage
         limit = cell.borrowing_limit
         if own_available > 0:
-            local_available += own_available
+            unused_local_quota += own_available
             own_available = 0
         if limit is not None:
             # The bound is lent - spilled + limit; spilled is -own_available here.
-            bound = local_available + cell.subtree - cell.local + own_available + limit
+            bound = unused_local_quota + cell.subtree_quota - cell.local + own_available + limit
             if least_bound is None or bound < least_bound:
                 least_bound = bound
         cell = parent
-    result = local_available + cell.subtree - cell.usage
+    result = unused_local_quota + cell.subtree_quota - cell.usage
     if least_bound is not None and least_bound < result:
         result = least_bound
     return result if LOWEST <= result <= UNLIMITED else bounded(result)
@@ -221,18 +221,18 @@ def potential_available(cell: Cell) -> int:
     while (parent := cell.parent) is not None:
         limit = cell.borrowing_limit
         if limit is not None:
-            bound = local + cell.subtree + limit
+            bound = local + cell.subtree_quota + limit
             if least_bound is None or bound < least_bound:
                 least_bound = bound
         local += cell.local
         cell = parent
-    result = local + cell.subtree
+    result = local + cell.subtree_quota
     return bounded(result if least_bound is None or result < least_bound else least_bound)
 
 
 def borrowing_with(cell: Cell, amount: int) -> bool:
     """Whether the node would use more than its quota with this additional amount."""
-    return cell.subtree < cell.usage + amount
+    return cell.subtree_quota < cell.usage + amount
 
 
 def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
@@ -240,15 +240,15 @@ def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
     ancestor: Cell | None = cell.parent
     if ancestor is None:
         return _WITHIN_OWN_QUOTA
-    if cell.subtree >= cell.usage + amount:
+    if cell.subtree_quota >= cell.usage + amount:
         return _WITHIN_QUOTA_OF_MEMBER
-    remaining = amount - cell.local_available
+    remaining = amount - cell.unused_local_quota
     while True:
         if ancestor.parent is None:
             return BorrowLevel(ancestor.height.value, may_reclaim=False)
         if not borrowing_with(ancestor, remaining):
             return BorrowLevel(ancestor.height.value, may_reclaim=True)
-        remaining -= ancestor.local_available
+        remaining -= ancestor.unused_local_quota
         ancestor = ancestor.parent
 
 

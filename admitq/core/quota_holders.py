@@ -100,11 +100,11 @@ class _HoldersInOrder(Generic[H]):
             self.ordered = [entry for entry in self.ordered if entry.holder is not None]
             self.recent = [entry for entry in self.recent if entry.holder is not None]
 
-    def in_order(self, since: PreemptionOrder | None) -> Iterator[tuple[PreemptionOrder, H]]:
+    def in_order(self, first_key: PreemptionOrder | None) -> Iterator[tuple[PreemptionOrder, H]]:
         if self.recent:
             self._sort_in()
         ordered = self.ordered
-        start = 0 if since is None else bisect_left(ordered, since, key=_ORDER)
+        start = 0 if first_key is None else bisect_left(ordered, first_key, key=_ORDER)
         for index in range(start, len(ordered)):
             entry = ordered[index]
             if entry.holder is not None:
@@ -174,18 +174,18 @@ class QuotaHolders(Generic[H]):
             entry.holders.drop(entry)
 
     def staying(
-        self, cluster_queue: str, since: PreemptionOrder | None = None
+        self, cluster_queue: str, first_key: PreemptionOrder | None = None
     ) -> Iterator[tuple[PreemptionOrder, H]]:
         """Yield the holders in a ClusterQueue that are not leaving, in preemption order.
 
-        ``since`` is the sort key at which to begin; None: at the first holder.
+        ``first_key`` is the sort key at which to begin; None: at the first holder.
         """
         holders = self._staying.get(cluster_queue)
-        return iter(()) if holders is None else holders.in_order(since)
+        return iter(()) if holders is None else holders.in_order(first_key)
 
     def leaving(
-        self, cluster_queue: str, since: PreemptionOrder | None = None
+        self, cluster_queue: str, first_key: PreemptionOrder | None = None
     ) -> Iterator[tuple[PreemptionOrder, H]]:
         """Yield the holders in a ClusterQueue that are leaving, in preemption order; see ``staying``."""
         holders = self._leaving.get(cluster_queue)
-        return iter(()) if holders is None else holders.in_order(since)
+        return iter(()) if holders is None else holders.in_order(first_key)

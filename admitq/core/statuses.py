@@ -202,7 +202,7 @@ def cohort_status(node: Node, *, share: Share | None = None) -> CohortStatus:
     """Return the status of a cohort."""
     cells = sorted(node.cells.items())
     return CohortStatus(
-        tuple((pair, quota.bounded(cell.subtree)) for pair, cell in cells),
+        tuple((pair, quota.bounded(cell.subtree_quota)) for pair, cell in cells),
         tuple((pair, quota.bounded(cell.reserved)) for pair, cell in cells),
         share,
     )

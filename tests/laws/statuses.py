@@ -90,7 +90,10 @@ class StatusLaws:
                 continue
             for pair, subtree in status.subtree_quota:
                 check_law(
-                    subtree == tree.subtree(cohort_node(name), pair), "S2: quota of a cohort", name, pair
+                    subtree == tree.subtree_quota(cohort_node(name), pair),
+                    "S2: quota of a cohort",
+                    name,
+                    pair,
                 )
         self.check_replacements_count_enough()
 

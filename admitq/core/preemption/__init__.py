@@ -75,11 +75,13 @@ def find_victims(
         bounds.index.prepare(node)
         candidates = fair.find(search, bounds, fairness)
     else:
-        levels = classical.find_levels(search)
-        if classical.has_candidates_in_own_queue_alone(search, levels):
+        levels_by_advantage = classical.find_levels(search)
+        if classical.can_preempt_only_in_own_queue(search, levels_by_advantage):
             candidates = classical.find_in_own_queue(search)
         else:
             index = indexes.by_order(pairs)
             index.prepare(node)
-            candidates = classical.find(search, index, levels, indexes.highest_priority(preemptor))
+            candidates = classical.find(
+                search, index, levels_by_advantage, indexes.highest_priority(preemptor)
+            )
     return tuple([Victim(candidate.entry, candidate.reason) for candidate in candidates])

@@ -43,13 +43,13 @@ class FinalBounds:
         self._least: dict[Node, Amounts] = {}
 
     def next_by_final_share(
-        self, cohort: Node, since: ShareKey, is_enough: Callable[[Share], bool], excluded_child: Node
+        self, cohort: Node, first_key: ShareKey, is_enough: Callable[[Share], bool], excluded_child: Node
     ) -> ShareKey | None:
         """Return the key of the first child that may have a sufficient share without one of its candidates.
 
         Args:
             cohort: the parent.
-            since: the sort key at which the search begins. All children from there on, except for the
+            first_key: the sort key at which the search begins. All children from there on, except for the
                 excluded child, must have the usage of the index.
             is_enough: whether a share is sufficient. If a share is sufficient, every greater share must be.
             excluded_child: a child to skip.
@@ -59,17 +59,17 @@ class FinalBounds:
             blocks = self._by_final_share[cohort] = SortedBlocks(max, _BLOCK)
             for key, node in self.index.children(cohort):
                 blocks.add_estimate(key, node, share_from_key(key))
-        entry = blocks.first(is_enough, since, self._final_share, excluded_child)
+        entry = blocks.first(is_enough, first_key, self._final_share, excluded_child)
         return None if entry is None else entry.key
 
     def next_by_amounts(
-        self, cohort: Node, since: ShareKey, are_small: Callable[[Amounts], bool]
+        self, cohort: Node, first_key: ShareKey, are_small: Callable[[Amounts], bool]
     ) -> ShareKey | None:
         """Return the key of the first child with a candidate that may reduce usage by small amounts only.
 
         Args:
             cohort: the parent.
-            since: the sort key at which the search begins.
+            first_key: the sort key at which the search begins.
             are_small: whether amounts are small enough. If amounts are, all smaller amounts must be.
         """
         blocks = self._by_amounts.get(cohort)
@@ -77,7 +77,7 @@ class FinalBounds:
             blocks = self._by_amounts[cohort] = SortedBlocks(_least_of_each, _BLOCK)
             for key, node in self.index.children(cohort):
                 blocks.add_estimate(key, node, {})
-        entry = blocks.first(are_small, since, self._least_amounts_at_parent)
+        entry = blocks.first(are_small, first_key, self._least_amounts_at_parent)
         return None if entry is None else entry.key
 
     def least_amounts(self, node: Node) -> Amounts:

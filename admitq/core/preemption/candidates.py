@@ -100,7 +100,7 @@ class Candidate:
 def is_borrowing(cells: Iterable[Cell]) -> bool:
     """Whether a node uses more than its quota in one of these cells."""
     for cell in cells:  # noqa: SIM110 this runs for every candidate: a generator costs more
-        if cell.usage > cell.subtree:
+        if cell.usage > cell.subtree_quota:
             return True
     return False
 
@@ -143,7 +143,7 @@ class TargetSearch:
         queue: ClusterQueueEntry,
         policy: PreemptionPolicy,
         priority: int = ABOVE_ALL,
-        since: PreemptionOrder | None = None,
+        first_key: PreemptionOrder | None = None,
     ) -> Iterator[Candidate]:
         """Return candidates of a ClusterQueue at one stage, in order.
 
@@ -152,12 +152,12 @@ class TargetSearch:
             queue: the ClusterQueue.
             policy: the preemption policy to apply.
             priority: the highest priority of candidates.
-            since: a sort key before which there is no candidate.
+            first_key: a sort key before which there is no candidate.
         """
         quota_holders = self.world.quota_holders
         holders = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
         highest = min(priority, highest_priority(policy, self.preemptor.workload.priority))
-        eligible = self._eligible(holders(queue.spec.name, since), policy, highest, queue.node)
+        eligible = self._eligible(holders(queue.spec.name, first_key), policy, highest, queue.node)
         past_use_of = self.world.local_queue_usage
         if past_use_of is None or not queue.spec.usage_based_admission:
             return eligible

@@ -50,7 +50,7 @@ class Reachability(Enum):
 
     IMPOSSIBLE = auto()
     """Not even the preemption of all candidates would free enough."""
-    NEEDS_OWN_CANDIDATES = auto()
+    ONLY_WITH_OWN_CANDIDATES = auto()
     """Candidates of the preemptor's own ClusterQueue are needed, even if all others are preempted."""
     POSSIBLE = auto()
     """Candidates of other ClusterQueues may free enough."""
@@ -77,7 +77,7 @@ def estimate_reachability(
         is_possible = is_enough()
         for candidate in own:
             candidate.restore()
-        return Reachability.NEEDS_OWN_CANDIDATES if is_possible else Reachability.IMPOSSIBLE
+        return Reachability.ONLY_WITH_OWN_CANDIDATES if is_possible else Reachability.IMPOSSIBLE
 
 
 @contextmanager
@@ -87,14 +87,14 @@ def _listed_usage_removed(
     """Remove the usage of listed ClusterQueues from the cohorts above the preemptor, within the block."""
     replaced: list[tuple[Cell, int]] = []
     for pair in capacity.pairs if reclaims else ():
-        visited = capacity.node
-        cell = visited.cells[pair]
+        child_on_path = capacity.node
+        cell = child_on_path.cells[pair]
         for cohort in capacity.node.ancestors:
             spilled = cell.spilled
             cell = cohort.cells[pair]
             replaced.append((cell, cell.usage))
-            cell.usage = index.usage_without_listed(cohort, visited, pair) + spilled
-            visited = cohort
+            cell.usage = index.usage_without_listed(cohort, child_on_path, pair) + spilled
+            child_on_path = cohort
     try:
         yield
     finally:

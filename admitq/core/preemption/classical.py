@@ -39,70 +39,69 @@ preemptor. Workloads of the ClusterQueue are candidates while each of these node
 # --- where candidates are ---------------------------------------------------------------------------
 
 
-def levels(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bool]]:
+def walk_path(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bool]]:
     """Yield each cohort above a node, its child on the path, and whether there is the advantage."""
     remaining = {pair: amount for pair, amount in search.usage.items() if amount > 0}
-    visited, advantage = node, False
+    child_on_path, advantage = node, False
     for ancestor in node.ancestors:
-        cells = visited.cells
+        cells = child_on_path.cells
         advantage = advantage or all(
-            cells[pair].usage + amount <= cells[pair].subtree for pair, amount in remaining.items()
+            cells[pair].usage + amount <= cells[pair].subtree_quota for pair, amount in remaining.items()
         )
-        yield ancestor, visited, advantage
+        yield ancestor, child_on_path, advantage
         remaining = {
-            pair: amount - cells[pair].local_available
+            pair: amount - cells[pair].unused_local_quota
             for pair, amount in remaining.items()
-            if amount > cells[pair].local_available
+            if amount > cells[pair].unused_local_quota
         }
-        visited = ancestor
+        child_on_path = ancestor
 
 
 class _Level(NamedTuple):
     """A cohort above the preemptor. ``visited`` is its child on the path, which a lower level covers."""
 
     cohort: Node
-    visited: Node
+    child_on_path: Node
 
 
-class Levels(NamedTuple):
+class LevelsByAdvantage(NamedTuple):
     """The cohorts above the preemptor, by whether the preemptor has the advantage there."""
 
     with_advantage: list[_Level]
     without_advantage: list[_Level]
 
 
-def find_levels(search: TargetSearch) -> Levels:
+def find_levels(search: TargetSearch) -> LevelsByAdvantage:
     """Return the levels of a search; no levels if the preemptor's ClusterQueue never reclaims."""
     queue = search.preemptor.queue
-    levels_found = Levels([], [])
+    result = LevelsByAdvantage([], [])
     if queue.spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER:
-        for cohort, visited, advantage in levels(search, queue.node):
-            (levels_found.with_advantage if advantage else levels_found.without_advantage).append(
-                _Level(cohort, visited)
-            )
-    return levels_found
+        for cohort, child_on_path, advantage in walk_path(search, queue.node):
+            levels = result.with_advantage if advantage else result.without_advantage
+            levels.append(_Level(cohort, child_on_path))
+    return result
 
 
 def _all_borrow(must_borrow: _MustBorrow) -> bool:
     for cells in must_borrow:
         for cell in cells:
-            if cell.usage > cell.subtree:
+            if cell.usage > cell.subtree_quota:
                 break
         else:
             return False
     return True
 
 
-class _ListedByOrder:
+class _UnreachedChildren:
     """The children of a cohort that the search has not reached yet: those from a position of the list on."""
 
-    __slots__ = ("children", "must_borrow", "position", "visited")
+    __slots__ = ("child_on_path", "children", "must_borrow", "position")
 
     def __init__(
-        self, children: list[tuple[OrderKey, Node]], visited: Node | None, must_borrow: _MustBorrow
+        self, children: list[tuple[OrderKey, Node]], child_on_path: Node | None, must_borrow: _MustBorrow
     ) -> None:
         self.children = children
-        self.visited = visited
+        self.child_on_path = child_on_path
         self.must_borrow = must_borrow
         self.position = 0
 
@@ -115,7 +114,7 @@ class _ListedByOrder:
         """Remove and return the next child; None if the next child is the visited one."""
         child = self.children[self.position][1]
         self.position += 1
-        return None if child is self.visited else child
+        return None if child is self.child_on_path else child
 
 
 class _OpenedQueue:
@@ -156,19 +155,19 @@ class _CandidateWalk:
         not borrow again.
         """
         serial_number = count()
-        heap: list[tuple[PreemptionOrder, int, _ListedByOrder | _OpenedQueue]] = []
+        heap: list[tuple[PreemptionOrder, int, _UnreachedChildren | _OpenedQueue]] = []
 
-        def push(source: _ListedByOrder | _OpenedQueue) -> None:
+        def push(source: _UnreachedChildren | _OpenedQueue) -> None:
             order = source.order()
             if order is not None and order.priority <= self._highest:
                 heapq.heappush(heap, (order, next(serial_number), source))
 
         for level in levels:
-            push(_ListedByOrder(self._index.children(level.cohort, self._stage), level.visited, ()))
+            push(_UnreachedChildren(self._index.children(level.cohort, self._stage), level.child_on_path, ()))
         while heap:
             source = heap[0][2]
             if _all_borrow(source.must_borrow):
-                if isinstance(source, _ListedByOrder):
+                if isinstance(source, _UnreachedChildren):
                     child = source.pop()
                     if child is not None:
                         push(self._open(child, source.must_borrow))
@@ -189,44 +188,44 @@ class _CandidateWalk:
             for key, child in self._index.children(level.cohort, self._stage):
                 if key.order.priority > self._highest:
                     break
-                if child is not level.visited:
+                if child is not level.child_on_path:
                     result += self._while_borrowing(child)
         result.sort(key=_ORDER)
         return iter(result)
 
-    def are_independent(self, levels: Iterable[_Level]) -> bool:
+    def can_order_by_one_sort(self, levels: Iterable[_Level]) -> bool:
         """Whether the removal of candidates of one ClusterQueue changes nothing for another ClusterQueue."""
         return self._search.world.local_queue_usage is None and not any(
-            key.is_cohort and child is not level.visited
+            key.is_cohort and child is not level.child_on_path
             for level in levels
             for key, child in self._index.children(level.cohort, self._stage)
         )
 
-    def _open(self, node: Node, above: _MustBorrow) -> _ListedByOrder | _OpenedQueue:
+    def _open(self, node: Node, above: _MustBorrow) -> _UnreachedChildren | _OpenedQueue:
         """Return the candidates below a listed node."""
         candidates = None if node.is_cohort else self._candidates(node)
-        self._index.apply_usage(node)
+        self._index.write_usage_to_cells(node)
         must_borrow = (*above, self._search.cells(node))
         if candidates is None:
-            return _ListedByOrder(self._index.children(node, self._stage), None, must_borrow)
+            return _UnreachedChildren(self._index.children(node, self._stage), None, must_borrow)
         opened = _OpenedQueue(candidates, must_borrow)
         if opened.order() is None:
-            self._index.count_read_without_candidate()
+            self._index.count_queue_without_candidate()
         return opened
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
         queue = self._search.world.cluster_queues[node.name]
-        since = self._index.first_order(node, self._stage)
+        first_key = self._index.first_order(node, self._stage)
         policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
-        return self._search.in_stage(self._stage, queue, policy, self._highest, since)
+        return self._search.in_stage(self._stage, queue, policy, self._highest, first_key)
 
     def _while_borrowing(self, node: Node) -> Iterator[Candidate]:
         """Yield candidates of a ClusterQueue while it would borrow a contested pair without them."""
-        self._index.apply_usage(node)
+        self._index.write_usage_to_cells(node)
         borrowed = {
-            pair: cell.usage - cell.subtree
+            pair: cell.usage - cell.subtree_quota
             for pair in self._search.contested
-            if (cell := node.cells.get(pair)) is not None and cell.usage > cell.subtree
+            if (cell := node.cells.get(pair)) is not None and cell.usage > cell.subtree_quota
         }
         for candidate in self._candidates(node) if borrowed else ():
             yield candidate
@@ -276,14 +275,14 @@ def _highest_while_borrowing(search: TargetSearch) -> int:
 
 def _is_below_nominal(search: TargetSearch) -> bool:
     """Whether the preemptor's ClusterQueue is strictly below its nominal quota in all contested pairs."""
-    return all(cell.usage < cell.subtree for cell in search.cells(search.preemptor.queue.node))
+    return all(cell.usage < cell.subtree_quota for cell in search.cells(search.preemptor.queue.node))
 
 
-def has_candidates_in_own_queue_alone(search: TargetSearch, levels: Levels) -> bool:
+def can_preempt_only_in_own_queue(search: TargetSearch, levels_by_advantage: LevelsByAdvantage) -> bool:
     """Whether the preemptor must borrow, and so may preempt only in its own ClusterQueue."""
     policy = search.preemptor.queue.spec.preemption
     never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER
-    return never and not levels.with_advantage and not _is_below_nominal(search)
+    return never and not levels_by_advantage.with_advantage and not _is_below_nominal(search)
 
 
 def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
@@ -324,10 +323,12 @@ def _remove_until_enough(
 class _ClassicalSearch:
     """One search. Candidates in other ClusterQueues have at most the priority ``highest``."""
 
-    def __init__(self, search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) -> None:
+    def __init__(
+        self, search: TargetSearch, index: OrderIndex, levels_by_advantage: LevelsByAdvantage, highest: int
+    ) -> None:
         self._search = search
         self._index = index
-        self._levels = levels
+        self._levels_by_advantage = levels_by_advantage
         self._highest = highest
         self._queue = search.preemptor.queue
         self._capacity = RequestedCapacity(self._queue.node, search.usage)
@@ -335,12 +336,12 @@ class _ClassicalSearch:
     def find(self) -> list[Candidate]:
         """Return the victims of the first attempt that frees enough."""
         spec = self._queue.spec.preemption
-        has_candidates_with_advantage = self._has_candidates(self._levels.with_advantage)
+        has_candidates_with_advantage = self._has_candidates(self._levels_by_advantage.with_advantage)
         for may_borrow in attempts(
             spec.borrow_within_cohort,
             is_below_nominal=_is_below_nominal(self._search),
             has_candidates_elsewhere=has_candidates_with_advantage
-            or self._has_candidates(self._levels.without_advantage),
+            or self._has_candidates(self._levels_by_advantage.without_advantage),
             has_candidates_with_advantage=has_candidates_with_advantage,
         ):
             removed = self._attempt(may_borrow=may_borrow)
@@ -370,12 +371,13 @@ class _ClassicalSearch:
             highest_without_advantage = min(highest_without_advantage, _highest_while_borrowing(search))
         for stage in STAGES:
             for levels, highest in (
-                (self._levels.with_advantage, highest_with_advantage),
-                (self._levels.without_advantage, highest_without_advantage),
+                (self._levels_by_advantage.with_advantage, highest_with_advantage),
+                (self._levels_by_advantage.without_advantage, highest_without_advantage),
             ):
                 walk = _CandidateWalk(search, self._index, stage, highest)
-                by_one_sort = reachability is Reachability.NEEDS_OWN_CANDIDATES and walk.are_independent(
-                    levels
+                by_one_sort = (
+                    reachability is Reachability.ONLY_WITH_OWN_CANDIDATES
+                    and walk.can_order_by_one_sort(levels)
                 )
                 yield (
                     walk.in_order_by_one_sort(levels) if by_one_sort else walk.in_order(levels),
@@ -385,28 +387,32 @@ class _ClassicalSearch:
 
     def _give_reasons(self, victims: Iterable[Candidate]) -> None:
         """Set the reason of each victim that is not in the preemptor's own ClusterQueue."""
-        without_advantage = {level.cohort for level in self._levels.without_advantage}
-        cohorts = {*without_advantage, *(level.cohort for level in self._levels.with_advantage)}
+        without_advantage = {level.cohort for level in self._levels_by_advantage.without_advantage}
+        cohorts = {*without_advantage, *(level.cohort for level in self._levels_by_advantage.with_advantage)}
         highest = _highest_while_borrowing(self._search)
         for victim in victims:
             if victim.node is self._queue.node:
                 continue
             common_cohort = next(cohort for cohort in victim.node.ancestors if cohort in cohorts)
-            borrows = common_cohort in without_advantage and victim.order.priority <= highest
+            is_reclaim_while_borrowing = (
+                common_cohort in without_advantage and victim.order.priority <= highest
+            )
             victim.reason = (
                 PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
-                if borrows
+                if is_reclaim_while_borrowing
                 else PreemptionReason.IN_COHORT_RECLAMATION
             )
 
 
-def find(search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) -> list[Candidate]:
+def find(
+    search: TargetSearch, index: OrderIndex, levels_by_advantage: LevelsByAdvantage, highest: int
+) -> list[Candidate]:
     """Return the workloads to preempt, in the order in which the search ends; none if nothing is enough.
 
     Args:
         search: the input of the search.
         index: the index of the preemptor's tree.
-        levels: the levels of the search.
+        levels_by_advantage: the levels of the search.
         highest: the highest priority of candidates in other ClusterQueues.
     """
-    return _ClassicalSearch(search, index, levels, highest).find()
+    return _ClassicalSearch(search, index, levels_by_advantage, highest).find()

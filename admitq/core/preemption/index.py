@@ -52,7 +52,7 @@ class SearchedTree:
         self.world = world
         self.usage = usage
         self.excluded = excluded
-        self.reads_without_candidate = 0
+        self.queues_without_candidate = 0
         """How often a search reached a listed ClusterQueue that had no candidate for its preemptor."""
 
 
@@ -93,20 +93,20 @@ class CandidateIndex(ABC, Generic[_Key]):
         """Whether a node is in a list of its parent. The lists of the parent must be built already."""
         return node in self._keys_of
 
-    def apply_usage(self, node: Node) -> None:
+    def write_usage_to_cells(self, node: Node) -> None:
         """Put the usage of the index into the cells of a node and of the nodes above it."""
         self._tree.usage.apply(node)
 
-    def count_read_without_candidate(self) -> None:
+    def count_queue_without_candidate(self) -> None:
         """Count that a listed ClusterQueue had no candidate for a preemptor."""
-        self._tree.reads_without_candidate += 1
+        self._tree.queues_without_candidate += 1
 
-    def usage_without_listed(self, cohort: Node, visited: Node, pair: FlavorResource) -> int:
+    def usage_without_listed(self, cohort: Node, child_on_path: Node, pair: FlavorResource) -> int:
         """Return the usage of a cohort without one child, if listed ClusterQueues used nothing."""
         totals = self._usage_without_listed.get(pair)
         if totals is None:
             totals = self._usage_without_listed[pair] = _UsageWithoutListed(pair)
-        return totals.total(self, cohort) - totals.part(visited)
+        return totals.total(self, cohort) - totals.part(child_on_path)
 
     def update(self, node: Node) -> None:
         """Update the lists on the path of a ClusterQueue, after a change there."""
@@ -163,7 +163,7 @@ class CandidateIndex(ABC, Generic[_Key]):
         """Return the sort keys of a node in the lists of its parent; None if it is in no list."""
         usage = self.usage
         for cell in contested_cells(node, self.contested):
-            if usage.get(cell, cell.usage) > cell.subtree:
+            if usage.get(cell, cell.usage) > cell.subtree_quota:
                 break
         else:
             return None

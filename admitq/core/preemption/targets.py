@@ -324,20 +324,20 @@ class Targets:
             return self._branch(node, None)
         return self._own_target() if self._first_run is None else None
 
-    def _find_on_path(self, cohort: Node, since: ShareKey) -> ShareKey | None:
+    def _find_on_path(self, cohort: Node, first_key: ShareKey) -> ShareKey | None:
         """Return the key of the first child of a cohort on the path with a candidate that may be accepted.
 
         Such a child is compared with the child on the path. The usage of the latter differs from the index.
         """
         if not self.compares_shares():
-            return since
+            return first_key
         child_on_path = self._path[cohort]
         is_enough = self._strategy.accepts(share(child_on_path))
         if not self._strategy.by_final:
-            return since if is_enough(share_from_key(since)) else None
-        return self._bounds.next_by_final_share(cohort, since, is_enough, child_on_path)
+            return first_key if is_enough(share_from_key(first_key)) else None
+        return self._bounds.next_by_final_share(cohort, first_key, is_enough, child_on_path)
 
-    def _find_off_path(self, sides: _Sides, cohort: Node, since: ShareKey) -> ShareKey | None:
+    def _find_off_path(self, sides: _Sides, cohort: Node, first_key: ShareKey) -> ShareKey | None:
         """Return the same for a cohort off the path. The compared side is this cohort, or a cohort above it.
 
         If sort keys of the index are not exact, a child that was passed over could be skipped although it
@@ -345,11 +345,11 @@ class Targets:
         matter.
         """
         if not self.compares_shares():
-            return since
+            return first_key
         bounds, target = self._bounds, sides.target
         is_enough = self._strategy.accepts(share(sides.preemptor))
         if not self._strategy.by_final:
-            return since if is_enough(share(target)) else None
+            return first_key if is_enough(share(target)) else None
 
         def are_small(amounts: Amounts) -> bool:
             """Whether the share of the side is sufficient if the cohort's usage falls by these amounts."""
@@ -362,20 +362,20 @@ class Targets:
             return is_enough(supposed_share(target, usage))
 
         if self._has_exact_places:
-            return bounds.next_by_amounts(cohort, since, are_small)
-        return since if are_small(bounds.least_amounts(cohort)) else None
+            return bounds.next_by_amounts(cohort, first_key, are_small)
+        return first_key if are_small(bounds.least_amounts(cohort)) else None
 
     def _open(self, sides: _Sides | None, node: Node) -> _Branch | Target:
         assert node.parent is not None  # noqa: S101 narrows the type: it is the child of a cohort
         if sides is None:
             sides = _Sides(self._path[node.parent], node)
         self.opened.setdefault(node.parent, []).append(node)
-        self._index.apply_usage(node)
+        self._index.write_usage_to_cells(node)
         if node.is_cohort:
             return self._branch(node, sides)
         target = Target(node, self._search.cells(node), sides, self._candidates(node))
         if target.descend() is None:
-            self._index.count_read_without_candidate()
+            self._index.count_queue_without_candidate()
         return target
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
@@ -392,6 +392,6 @@ class Targets:
         queue = self._search.world.cluster_queues[node.name]
         policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
         for stage in STAGES:
-            since = self._index.first_order(node, stage)
-            if since is not None:
-                yield from self._search.in_stage(stage, queue, policy, since=since)
+            first_key = self._index.first_order(node, stage)
+            if first_key is not None:
+                yield from self._search.in_stage(stage, queue, policy, first_key=first_key)

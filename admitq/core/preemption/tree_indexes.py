@@ -13,7 +13,7 @@ from admitq.core.quota_holders import PreemptionOrder
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
-_READS_WITHOUT_CANDIDATE: Final = 16
+_QUEUES_WITHOUT_CANDIDATE: Final = 16
 
 
 class TreeIndexes:
@@ -58,7 +58,10 @@ class TreeIndexes:
         """
         queue, workload = preemptor
         policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
-        if not equals_must_be_newer(policy) or self._tree.reads_without_candidate < _READS_WITHOUT_CANDIDATE:
+        if (
+            not equals_must_be_newer(policy)
+            or self._tree.queues_without_candidate < _QUEUES_WITHOUT_CANDIDATE
+        ):
             return highest_priority(policy, priority)
         newest = self._newest.get(priority)
         if newest is None:
@@ -68,12 +71,12 @@ class TreeIndexes:
     def _find_newest(self, root: Node, priority: int) -> Instant:
         """Return the latest queue-order timestamp of workloads of a priority that hold quota in a tree."""
         quota_holders = self._tree.world.quota_holders
-        since = PreemptionOrder(priority, BEFORE_ALL, "")
+        first_key = PreemptionOrder(priority, BEFORE_ALL, "")
         times = (
             entry.workload.queued_at
             for node in root.cluster_queues_below()
             for holders in (quota_holders.leaving, quota_holders.staying)
-            for order, entry in holders(node.name, since)
+            for order, entry in holders(node.name, first_key)
             if order.priority == priority
         )
         return max(times, default=BEFORE_ALL)

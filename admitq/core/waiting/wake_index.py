@@ -28,19 +28,19 @@ from admitq.core.quota import Cell
 def _slack(cell: Cell) -> int | None:
     """Return the slack of a node; None if the node sets no bound."""
     if cell.parent is None:
-        return cell.subtree - cell.usage
+        return cell.subtree_quota - cell.usage
     limit = cell.borrowing_limit
     return None if limit is None else cell.lent - cell.spilled + limit
 
 
 def _binding_node(cell: Cell, amount: int) -> tuple[Cell, int]:
     """Return the lowest node with an insufficient bound, and the least slack that may be sufficient."""
-    local_available = local = 0
+    unused_local_quota = local = 0
     while cell.parent is not None:
-        local_available += cell.local_available
+        unused_local_quota += cell.unused_local_quota
         local += cell.local
         slack = _slack(cell)
-        if slack is not None and local_available + slack < amount:
+        if slack is not None and unused_local_quota + slack < amount:
             break
         cell = cell.parent
     # Local quota below may be returned as well, at most all of it.

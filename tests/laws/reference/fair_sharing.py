@@ -31,7 +31,7 @@ def share(tree: Tree, node: Node) -> Share:
     borrowed: dict[str, int] = {}
     lendable: dict[str, int] = {}
     for pair in tree.pairs(tree.root(node)):
-        beyond = max(0, tree.usage(node, pair) - tree.subtree(node, pair))
+        beyond = max(0, tree.usage(node, pair) - tree.subtree_quota(node, pair))
         borrowed[pair.resource] = borrowed.get(pair.resource, 0) + beyond
         lendable[pair.resource] = lendable.get(pair.resource, 0) + tree.potential(above, pair)
     ratio = max(

@@ -200,7 +200,7 @@ class Classical:
 
     def _remaining(self, node: Node, requests: Mapping[FlavorResource, int]) -> dict[FlavorResource, int]:
         return {
-            pair: amount - min(amount, self.tree.local_available(node, pair))
+            pair: amount - min(amount, self.tree.unused_local_quota(node, pair))
             for pair, amount in requests.items()
         }
 

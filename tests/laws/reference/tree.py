@@ -168,18 +168,18 @@ class Tree:
         """Return the node's own nominal quota."""
         return self.quota(node, pair).nominal
 
-    def subtree(self, node: Node, pair: FlavorResource) -> int:
+    def subtree_quota(self, node: Node, pair: FlavorResource) -> int:
         """Return S."""
         return self._once(self._fixed, "S", node, pair, self._subtree)
 
     def _subtree(self, node: Node, pair: FlavorResource) -> int:
-        lent = (self.subtree(child, pair) - self.local(child, pair) for child in self.children[node])
+        lent = (self.subtree_quota(child, pair) - self.local(child, pair) for child in self.children[node])
         return self.nominal(node, pair) + sum(lent)
 
     def local(self, node: Node, pair: FlavorResource) -> int:
         """Return L."""
         limit = self.quota(node, pair).lending_limit
-        return 0 if limit is None else max(0, self.subtree(node, pair) - limit)
+        return 0 if limit is None else max(0, self.subtree_quota(node, pair) - limit)
 
     def usage(self, node: Node, pair: FlavorResource) -> int:
         """Return U."""
@@ -190,7 +190,7 @@ class Tree:
             return self._uses[node].get(pair, 0)
         return sum(max(0, self.usage(child, pair) - self.local(child, pair)) for child in self.children[node])
 
-    def local_available(self, node: Node, pair: FlavorResource) -> int:
+    def unused_local_quota(self, node: Node, pair: FlavorResource) -> int:
         """Return the unused amount of the part that is not lent."""
         return max(0, self.local(node, pair) - self.usage(node, pair))
 
@@ -199,7 +199,7 @@ class Tree:
         return self._once(self._now, "available", node, pair, self._available)
 
     def _available(self, node: Node, pair: FlavorResource) -> int:
-        subtree, local, usage = self.subtree(node, pair), self.local(node, pair), self.usage(node, pair)
+        subtree, local, usage = self.subtree_quota(node, pair), self.local(node, pair), self.usage(node, pair)
         above = self.parents[node]
         if above is None:
             return subtree - usage
@@ -216,10 +216,10 @@ class Tree:
     def _potential(self, node: Node, pair: FlavorResource) -> int:
         above = self.parents[node]
         if above is None:
-            return self.subtree(node, pair)
+            return self.subtree_quota(node, pair)
         most = self.local(node, pair) + self.potential(above, pair)
         limit = self.quota(node, pair).borrowing_limit
-        return most if limit is None else min(most, self.subtree(node, pair) + limit)
+        return most if limit is None else min(most, self.subtree_quota(node, pair) + limit)
 
     def fits(self, queue: str, usage: Usage) -> bool:
         """Whether these amounts are available."""
@@ -228,11 +228,11 @@ class Tree:
 
     def exceeds(self, node: Node, pairs: Iterable[FlavorResource]) -> bool:
         """Whether usage exceeds the quota of the node's subtree for some of these pairs."""
-        return any(self.usage(node, pair) > self.subtree(node, pair) for pair in pairs)
+        return any(self.usage(node, pair) > self.subtree_quota(node, pair) for pair in pairs)
 
     def borrows_with(self, node: Node, pair: FlavorResource, amount: int) -> bool:
         """Whether the node would use more than its quota with this amount added."""
-        return self.subtree(node, pair) < self.usage(node, pair) + amount
+        return self.subtree_quota(node, pair) < self.usage(node, pair) + amount
 
     def level(self, queue: str, pair: FlavorResource, amount: int) -> Level:
         """Return the borrow level of an amount."""
@@ -240,11 +240,11 @@ class Tree:
         above = self.ancestors(node)
         if not above or not self.borrows_with(node, pair, amount):
             return Level(0, bool(above))
-        remaining = amount - self.local_available(node, pair)
+        remaining = amount - self.unused_local_quota(node, pair)
         for ancestor in above:
             if not self.borrows_with(ancestor, pair, remaining):
                 return Level(self.height(ancestor), self.parents[ancestor] is not None)
-            remaining -= self.local_available(ancestor, pair)
+            remaining -= self.unused_local_quota(ancestor, pair)
         return Level(self.height(above[-1]), may_reclaim=False)
 
     def _once(

@@ -44,7 +44,7 @@ def test_deleted_cohort_has_no_quota_and_exists_while_it_is_referenced() -> None
     trees.put_cluster_queue("q", "org", quotas(1))
     trees.drop_cohort("org")
     org = trees.cohorts["org"]
-    assert (org.cells[CPU].subtree, org.parent, set(trees.cohorts)) == (1, None, {"org"})
+    assert (org.cells[CPU].subtree_quota, org.parent, set(trees.cohorts)) == (1, None, {"org"})
 
 
 def test_quota_and_usage_move_with_subtree() -> None:
@@ -56,7 +56,7 @@ def test_quota_and_usage_move_with_subtree() -> None:
 
     def numbers(name: str) -> tuple[int, int, int]:
         cell = trees.cohorts[name].cells[CPU]
-        return cell.subtree, cell.usage, cell.reserved
+        return cell.subtree_quota, cell.usage, cell.reserved
 
     assert numbers("north") == (5, 4, 4)
     trees.put_cohort("team", "south", quotas(2))
@@ -105,7 +105,7 @@ def test_cyclic_cohorts_lose_all_parents_whichever_edge_closes_the_circle(last: 
     queue = trees.put_cluster_queue("q", "a", quotas(1))
     assert queue.is_cyclic
     assert {name: node.parent for name, node in trees.cohorts.items()} == dict.fromkeys(parents)
-    assert trees.cohorts["c"].cells[CPU].subtree == 1
+    assert trees.cohorts["c"].cells[CPU].subtree_quota == 1
 
 
 def test_cluster_queue_is_cyclic_only_below_cyclic_cohorts() -> None:
@@ -124,12 +124,15 @@ def test_cohorts_regain_declared_parents_when_their_circle_is_broken() -> None:
     trees.put_cohort("c", "a", quotas(1))
     trees.put_cohort("b", None, quotas(1))
     assert [node.name for node in trees.cohorts["c"].ancestors] == ["a", "b"]
-    assert trees.cohorts["b"].cells[CPU].subtree == 3
+    assert trees.cohorts["b"].cells[CPU].subtree_quota == 3
     assert not trees.cohorts["c"].is_cyclic
     # A change of another tree does not add the quota a second time.
     trees.put_cohort("elsewhere", "far", {})
     trees.put_cohort("elsewhere", None, {})
-    assert (trees.cohorts["a"].cells[CPU].subtree, trees.cohorts["b"].cells[CPU].subtree) == (2, 3)
+    assert (trees.cohorts["a"].cells[CPU].subtree_quota, trees.cohorts["b"].cells[CPU].subtree_quota) == (
+        2,
+        3,
+    )
 
 
 def test_cohort_that_is_its_own_parent_can_be_dropped() -> None:
@@ -150,7 +153,7 @@ def test_breaking_one_circle_of_cohorts_leaves_another_cyclic() -> None:
         "c": True,
         "d": True,
     }
-    assert trees.cohorts["b"].cells[CPU].subtree == 2
+    assert trees.cohorts["b"].cells[CPU].subtree_quota == 2
 
 
 def names_waiting(node: Node) -> list[str]:

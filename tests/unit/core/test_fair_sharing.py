@@ -387,7 +387,7 @@ def _best(trees: QuotaTrees, heads: list[Head], gates: Gates, at: Node) -> Head 
         if nominee is None:
             continue
         trees.world.cohort_trees.add_usage(nominee.node, nominee.usage)
-        borrowing = any(child.cells[of].usage > child.cells[of].subtree for of, _ in nominee.usage)
+        borrowing = any(child.cells[of].usage > child.cells[of].subtree_quota for of, _ in nominee.usage)
         order = _order(gates, nominee, child, share(child), borrowing)
         trees.world.cohort_trees.remove_usage(nominee.node, nominee.usage)
         if best is None or order < best[0]:  # pyright: ignore[reportOperatorIssue]

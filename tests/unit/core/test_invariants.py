@@ -107,7 +107,7 @@ def _miscount_parked(world: World) -> None:
 
 
 def _change_subtree_quota(world: World) -> None:
-    world.cohort_trees.cohorts["org"].cells[CPU].subtree += 1
+    world.cohort_trees.cohorts["org"].cells[CPU].subtree_quota += 1
 
 
 def _change_height(world: World) -> None:

@@ -16,7 +16,7 @@ from admitq.core.model import (
 from admitq.core.preemption import TreeIndexes, find_victims
 from admitq.core.preemption.candidates import TargetSearch
 from admitq.core.preemption.capacity import Reachability, RequestedCapacity, estimate_reachability
-from admitq.core.preemption.classical import attempts, levels
+from admitq.core.preemption.classical import attempts, walk_path
 from admitq.core.supposed_usage import SupposedUsage
 from tests.unit.core.quota_trees import NamesAndReasons, QuotaTrees, pair, policy
 
@@ -353,7 +353,7 @@ def test_hierarchical_advantage_depends_on_quota_and_usage_of_each_level(
     trees.add_holder("sibling", "s", sibling)
     node = trees.node("own")
     search = TargetSearch(trees.world, trees.preemptor("own"), {pair("cpu"): asked}, (pair("cpu"),), ())
-    assert tuple(advantage for _, _, advantage in levels(search, node)) == expected
+    assert tuple(advantage for _, _, advantage in walk_path(search, node)) == expected
 
 
 def test_request_of_0_does_not_affect_hierarchical_advantage() -> None:
@@ -363,7 +363,7 @@ def test_request_of_0_does_not_affect_hierarchical_advantage() -> None:
     trees.add_holder("own", "borrows", {"gpu": 1})
     cpu, gpu = pair("cpu"), pair("gpu")
     search = TargetSearch(trees.world, trees.preemptor("own"), {cpu: 4, gpu: 0}, (cpu,), ())
-    assert [advantage for _, _, advantage in levels(search, trees.node("own"))] == [True]
+    assert [advantage for _, _, advantage in walk_path(search, trees.node("own"))] == [True]
 
 
 def test_preemptor_with_hierarchical_advantage_reclaims_from_higher_priority() -> None:
@@ -684,7 +684,7 @@ def test_second_search_in_same_index_finds_candidates_by_its_own_preemptor(
     ("wanted", "expected"),
     [
         (5, Reachability.POSSIBLE),
-        (6, Reachability.NEEDS_OWN_CANDIDATES),
+        (6, Reachability.ONLY_WITH_OWN_CANDIDATES),
         (7, Reachability.IMPOSSIBLE),
     ],
 )

@@ -62,7 +62,7 @@ def root() -> Tree:
 
 
 def test_lending_limit_splits_quota_into_subtree_and_local_part(org: Tree) -> None:
-    shown = {name: (org.cell(name).subtree, org.cell(name).local) for name in ("a", "b", "org")}
+    shown = {name: (org.cell(name).subtree_quota, org.cell(name).local) for name in ("a", "b", "org")}
     assert shown == {"a": (20, 15), "b": (10, 0), "org": (25, 0)}
 
 
@@ -70,7 +70,7 @@ def test_lending_limit_splits_quota_into_subtree_and_local_part(org: Tree) -> No
 def test_all_quota_is_lent_when_lending_limit_is_not_below_it(limit: int) -> None:
     tree = Tree()
     tree.queue("a", "org", ResourceQuota(4, lending_limit=limit))
-    assert (tree.cell("a").local, tree.cell("org").subtree) == (0, 4)
+    assert (tree.cell("a").local, tree.cell("org").subtree_quota) == (0, 4)
 
 
 def test_usage_takes_local_part_first_and_returns_it_last(org: Tree) -> None:
@@ -113,7 +113,7 @@ def test_amount_is_bounded_by_lowest_and_unlimited(amount: int, expected: int) -
 
 
 def test_quota_adds_up_over_tree_of_cohorts(root: Tree) -> None:
-    assert [root.cell(name).subtree for name in ("left", "right", "root")] == [20, 20, 40]
+    assert [root.cell(name).subtree_quota for name in ("left", "right", "root")] == [20, 20, 40]
     assert root.cell("z").local == 10
     assert root.potential("x", "z") == [40, 50]
 
@@ -188,7 +188,7 @@ def test_lending_limit_of_cohort_applies_to_quota_of_its_members() -> None:
     tree.cohort("inner", "outer", ResourceQuota(0, lending_limit=3))
     tree.queue("q", "inner", ResourceQuota(8))
     tree.queue("far", "outer", ResourceQuota(0))
-    assert (tree.cell("inner").subtree, tree.cell("inner").local) == (8, 5)
+    assert (tree.cell("inner").subtree_quota, tree.cell("inner").local) == (8, 5)
     assert tree.potential("q", "far") == [8, 3]
 
 
