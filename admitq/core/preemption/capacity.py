@@ -40,7 +40,7 @@ class RequestedCapacity:
             quota.add_usage(cell, amount)
 
     def remove_from_usage(self) -> None:
-        """Undo ``occupy``."""
+        """Undo ``add_to_usage``."""
         for cell, amount in self._needed:
             quota.remove_usage(cell, amount)
 

@@ -1,12 +1,29 @@
-"""Classical preemption: reclaim lent quota, then preempt by priority.
+"""Classical preemption: the search for victims without fair sharing (semantics, Preemption, Classical).
 
-A search for quota to reclaim goes from the preemptor's ClusterQueue up to the root. This is the *path*. At a
-cohort of the path, the preemptor has the *advantage* of the hierarchy if its request fits within the quota of
-a lower node of the path. With the advantage, it may reclaim all quota that is borrowed there. Without it,
-``borrowWithinCohort`` decides which workloads of lower priority it may preempt although it then borrows.
+Terms of this module:
 
-So there are two kinds of attempt: with and without permission to borrow. The first attempt that frees enough
-counts (semantics, Preemption, Classical).
+- A *pair* is a flavor and a resource. A pair is *contested* if the preemptor lacks quota of it.
+- A *cell* holds the quota and the usage of one node for one pair.
+- A node *borrows* if its usage exceeds its subtree quota in at least one contested pair.
+- The *path* is the preemptor's ClusterQueue and all cohorts above it, up to the root.
+- A *level* is a cohort of the path. The cohort has one child that is also on the path. The candidates of the
+  level are below the cohort, but not below this child. Lower levels have the candidates below this child.
+- The preemptor has the *advantage* at a level if some node of the path below the level's cohort has enough
+  quota for the request: for every pair, usage + remaining request <= subtree quota. The *remaining request*
+  is what the unused local quota of lower nodes does not cover. A node does not lend its local quota.
+
+A search makes up to two *attempts*: one in which the preemptor may borrow, and one in which it may not. The
+search uses the first attempt that frees enough. ``reclaimWithinCohort`` limits the candidates of other
+ClusterQueues in every attempt. In an attempt in which the preemptor may borrow, ``borrowWithinCohort`` limits
+the candidates at levels without the advantage further.
+
+An attempt removes candidates in this order, until the preemptor fits:
+
+1. candidates that are leaving already: first at levels with the advantage, then at levels without the
+   advantage, then in the preemptor's own ClusterQueue;
+2. the other candidates: levels and ClusterQueue in the same order.
+
+Module ``candidates`` describes the order within each of these groups.
 """
 
 import heapq
@@ -32,15 +49,23 @@ from admitq.core.quota import Cell
 from admitq.core.quota_holders import PreemptionOrder
 
 _MustBorrow = tuple[tuple[Cell, ...], ...]
-"""The contested cells of a ClusterQueue, and those of each cohort between it and the common ancestor with the
-preemptor. Workloads of the ClusterQueue are candidates while each of these nodes borrows."""
+"""Nodes that must all borrow: for each node, a tuple of its contested cells.
+
+The nodes are a ClusterQueue, and each cohort between the ClusterQueue and the cohort of the level. The
+workloads of the ClusterQueue are candidates while all these nodes borrow."""
 
 
 # --- where candidates are ---------------------------------------------------------------------------
 
 
 def walk_path(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bool]]:
-    """Yield each cohort above a node, its child on the path, and whether there is the advantage."""
+    """Yield each cohort of the path, its child on the path, and whether the preemptor has the advantage.
+
+    Args:
+        search: the preemptor, its usage, and the contested pairs.
+        node: the preemptor's ClusterQueue.
+    """
+    # The remaining request (see the module's docstring).
     remaining = {pair: amount for pair, amount in search.usage.items() if amount > 0}
     child_on_path, advantage = node, False
     for ancestor in node.ancestors:
@@ -58,14 +83,17 @@ def walk_path(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bo
 
 
 class _Level(NamedTuple):
-    """A cohort above the preemptor. ``visited`` is its child on the path, which a lower level covers."""
+    """A cohort of the path, and its child on the path.
+
+    The level has the candidates below the cohort, except those below the child.
+    """
 
     cohort: Node
     child_on_path: Node
 
 
 class LevelsByAdvantage(NamedTuple):
-    """The cohorts above the preemptor, by whether the preemptor has the advantage there."""
+    """The levels at which the preemptor has the advantage, and the other levels."""
 
     with_advantage: list[_Level]
     without_advantage: list[_Level]
@@ -83,6 +111,7 @@ def find_levels(search: TargetSearch) -> LevelsByAdvantage:
 
 
 def _all_borrow(must_borrow: _MustBorrow) -> bool:
+    """Whether each of the nodes borrows in at least one of its contested cells."""
     for cells in must_borrow:
         for cell in cells:
             if cell.usage > cell.subtree_quota:
@@ -93,7 +122,16 @@ def _all_borrow(must_borrow: _MustBorrow) -> bool:
 
 
 class _UnreachedChildren:
-    """The children of a cohort that the search has not reached yet: those from a position of the list on."""
+    """The listed children of a cohort, from the first child on that the search has not reached.
+
+    The index lists a child if the child borrows and has candidates.
+
+    Args:
+        children: the list of the index: all listed children with their sort keys, in order.
+        child_on_path: the child to skip, because its candidates belong to lower levels. None if the cohort is
+            not on the path.
+        must_borrow: the nodes that must borrow while the search takes candidates below the cohort.
+    """
 
     __slots__ = ("child_on_path", "children", "must_borrow", "position")
 
@@ -106,19 +144,19 @@ class _UnreachedChildren:
         self.position = 0
 
     def order(self) -> PreemptionOrder | None:
-        """Return a sort key before which there is no candidate; None if no child is left."""
+        """Return a lower bound for the sort keys of the remaining candidates; None if no child is left."""
         children = self.children
         return children[self.position][0].order if self.position < len(children) else None
 
     def pop(self) -> Node | None:
-        """Remove and return the next child; None if the next child is the visited one."""
+        """Remove and return the next child; None if it is the child to skip."""
         child = self.children[self.position][1]
         self.position += 1
         return None if child is self.child_on_path else child
 
 
 class _OpenedQueue:
-    """The candidates of one ClusterQueue that the search has reached."""
+    """The candidates of a ClusterQueue that the search has reached, from the next candidate on."""
 
     __slots__ = ("_next", "_remaining", "must_borrow")
 
@@ -128,7 +166,7 @@ class _OpenedQueue:
         self._remaining = candidates
 
     def order(self) -> PreemptionOrder | None:
-        """Return the sort key of the next candidate; None if there is none."""
+        """Return the sort key of the next candidate; None if no candidate is left."""
         return None if self._next is None else self._next.order
 
     def pop(self) -> Candidate:
@@ -140,7 +178,7 @@ class _OpenedQueue:
 
 
 class _CandidateWalk:
-    """Goes through the candidates of other ClusterQueues at one stage, up to a highest priority."""
+    """Yields the candidates of other ClusterQueues at one stage, up to the priority ``highest``."""
 
     def __init__(self, search: TargetSearch, index: OrderIndex, stage: Stage, highest: int) -> None:
         self._search = search
@@ -149,12 +187,14 @@ class _CandidateWalk:
         self._highest = highest
 
     def in_order(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
-        """Yield candidates in order. Skip those with a ClusterQueue or cohort that does not borrow any more.
+        """Yield the candidates at some levels, in order.
 
-        The caller removes each candidate from the tree. Usage only falls, so a node that does not borrow will
-        not borrow again.
+        The caller must remove each candidate from the tree before it asks for the next candidate. If a node
+        that must borrow does not borrow any more, this method drops all remaining candidates below the node.
+        Usage only falls during a search, so the node will not borrow again.
         """
         serial_number = count()
+        # The sources of candidates, by a lower bound for the sort keys of their candidates.
         heap: list[tuple[PreemptionOrder, int, _UnreachedChildren | _OpenedQueue]] = []
 
         def push(source: _UnreachedChildren | _OpenedQueue) -> None:
@@ -179,9 +219,10 @@ class _CandidateWalk:
                 heapq.heappop(heap)
 
     def in_order_by_one_sort(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
-        """Yield the same as ``in_order``, if the caller removes all candidates of independent levels.
+        """Yield the same candidates as ``in_order``, with the same duty of the caller.
 
-        It sorts all candidates once, which costs less than a heap. But it reads all of them before it yields.
+        Call this method only if ``can_order_by_one_sort`` returns true for the levels. One sort of all
+        candidates costs less than a heap. But this method reads all candidates before it yields the first.
         """
         result: list[Candidate] = []
         for level in levels:
@@ -194,18 +235,23 @@ class _CandidateWalk:
         return iter(result)
 
     def can_order_by_one_sort(self, levels: Iterable[_Level]) -> bool:
-        """Whether the removal of candidates of one ClusterQueue changes nothing for another ClusterQueue."""
+        """Whether ``in_order_by_one_sort`` yields the same candidates as ``in_order``.
+
+        In two cases it may not. Candidates below a listed cohort depend on each other: after removals in one
+        ClusterQueue, the cohort may not borrow any more. With usage-based admission, the candidates of a
+        ClusterQueue may not be in the order of their sort keys.
+        """
         return self._search.world.local_queue_usage is None and not any(
             key.is_cohort and child is not level.child_on_path
             for level in levels
             for key, child in self._index.children(level.cohort, self._stage)
         )
 
-    def _open(self, node: Node, above: _MustBorrow) -> _UnreachedChildren | _OpenedQueue:
-        """Return the candidates below a listed node."""
+    def _open(self, node: Node, must_borrow_above: _MustBorrow) -> _UnreachedChildren | _OpenedQueue:
+        """Return the children of a listed cohort, or the candidates of a listed ClusterQueue."""
         candidates = None if node.is_cohort else self._candidates(node)
         self._index.write_usage_to_cells(node)
-        must_borrow = (*above, self._search.cells(node))
+        must_borrow = (*must_borrow_above, self._search.cells(node))
         if candidates is None:
             return _UnreachedChildren(self._index.children(node, self._stage), None, must_borrow)
         opened = _OpenedQueue(candidates, must_borrow)
@@ -214,13 +260,14 @@ class _CandidateWalk:
         return opened
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
+        """Return the candidates of a ClusterQueue at this stage, whether it borrows or not."""
         queue = self._search.world.cluster_queues[node.name]
         first_key = self._index.first_order(node, self._stage)
         policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
         return self._search.in_stage(self._stage, queue, policy, self._highest, first_key)
 
     def _while_borrowing(self, node: Node) -> Iterator[Candidate]:
-        """Yield candidates of a ClusterQueue while it would borrow a contested pair without them."""
+        """Yield candidates of a ClusterQueue until their removal ends its borrowing of contested pairs."""
         self._index.write_usage_to_cells(node)
         borrowed = {
             pair: cell.usage - cell.subtree_quota
@@ -251,14 +298,14 @@ def attempts(
     has_candidates_elsewhere: bool,
     has_candidates_with_advantage: bool,
 ) -> tuple[bool, ...]:
-    """Return, for each attempt, whether the preemptor may borrow.
+    """Return the attempts of a search in order: for each attempt, whether the preemptor may borrow.
 
     Args:
-        rule: the rule of the preemptor's ClusterQueue.
-        is_below_nominal: whether this ClusterQueue is strictly below its nominal quota in all contested
-            pairs.
+        rule: ``borrowWithinCohort`` of the preemptor's ClusterQueue.
+        is_below_nominal: whether the preemptor's ClusterQueue uses less than its nominal quota in each
+            contested pair.
         has_candidates_elsewhere: whether there are candidates in other ClusterQueues.
-        has_candidates_with_advantage: whether some of them can be preempted with the advantage.
+        has_candidates_with_advantage: whether there are candidates at levels with the advantage.
     """
     never = rule.policy is PreemptionPolicy.NEVER
     if not has_candidates_elsewhere or (never and not is_below_nominal):
@@ -267,26 +314,33 @@ def attempts(
 
 
 def _highest_while_borrowing(search: TargetSearch) -> int:
-    """Return the highest priority of candidates, if the preemptor borrows and has no advantage."""
+    """Return the highest priority that ``borrowWithinCohort`` allows for candidates.
+
+    This limit applies at levels without the advantage, in the attempt in which the preemptor may borrow.
+    """
     rule = search.preemptor.queue.spec.preemption.borrow_within_cohort
     highest = highest_priority(rule.policy, search.preemptor.workload.priority)
     return highest if rule.max_priority_threshold is None else min(highest, rule.max_priority_threshold)
 
 
 def _is_below_nominal(search: TargetSearch) -> bool:
-    """Whether the preemptor's ClusterQueue is strictly below its nominal quota in all contested pairs."""
+    """Whether the preemptor's ClusterQueue uses less than its nominal quota in each contested pair."""
     return all(cell.usage < cell.subtree_quota for cell in search.cells(search.preemptor.queue.node))
 
 
 def can_preempt_only_in_own_queue(search: TargetSearch, levels_by_advantage: LevelsByAdvantage) -> bool:
-    """Whether the preemptor must borrow, and so may preempt only in its own ClusterQueue."""
+    """Whether no attempt has candidates of other ClusterQueues, whatever workloads they have.
+
+    If this function returns true, there is one attempt, in which the preemptor may borrow (see ``attempts``).
+    No level has the advantage, and ``borrowWithinCohort`` allows no candidates at the other levels.
+    """
     policy = search.preemptor.queue.spec.preemption
     never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER
     return never and not levels_by_advantage.with_advantage and not _is_below_nominal(search)
 
 
 def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
-    """As ``find``, if only workloads of the preemptor's ClusterQueue are candidates."""
+    """Return what ``find`` returns if only workloads of the preemptor's own ClusterQueue are candidates."""
     queue = search.preemptor.queue
     own = search.candidates(queue, queue.spec.preemption.within_cluster_queue)
     is_enough = RequestedCapacity(queue.node, search.usage).is_available
@@ -296,12 +350,15 @@ def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
 def _remove_until_enough(
     groups: Iterable[tuple[Iterator[Candidate], bool]], is_enough: Callable[[], bool]
 ) -> list[Candidate]:
-    """Remove candidates until that is enough, and return those that must leave. Restore all usage at the end.
+    """Remove candidates until the preemptor fits, and return those of them that it needs.
+
+    At the end, this function restores all usage. The result is empty if the removal of all candidates is not
+    enough. ``restore_unneeded`` defines the order of the result.
 
     Args:
-        groups: candidates group by group, each with whether removals can be enough from this group on. Before
-            such a group, ``is_enough`` is not called.
-        is_enough: whether the removed candidates are enough.
+        groups: groups of candidates, in order. Each group has a flag: whether the removal of candidates of
+            this group can be enough. ``is_enough`` is first called in the first group with a true flag.
+        is_enough: whether the preemptor fits without the candidates that are removed now.
     """
     removed: list[Candidate] = []
     can_be_enough = False
@@ -321,7 +378,7 @@ def _remove_until_enough(
 
 
 class _ClassicalSearch:
-    """One search. Candidates in other ClusterQueues have at most the priority ``highest``."""
+    """One search. Candidates of other ClusterQueues have at most the priority ``highest``."""
 
     def __init__(
         self, search: TargetSearch, index: OrderIndex, levels_by_advantage: LevelsByAdvantage, highest: int
@@ -334,7 +391,7 @@ class _ClassicalSearch:
         self._capacity = RequestedCapacity(self._queue.node, search.usage)
 
     def find(self) -> list[Candidate]:
-        """Return the victims of the first attempt that frees enough."""
+        """Return the victims of the first attempt that frees enough; an empty list if no attempt does."""
         spec = self._queue.spec.preemption
         has_candidates_with_advantage = self._has_candidates(self._levels_by_advantage.with_advantage)
         for may_borrow in attempts(
@@ -351,10 +408,12 @@ class _ClassicalSearch:
         return []
 
     def _has_candidates(self, levels: Iterable[_Level]) -> bool:
+        """Whether there is a candidate at one of these levels."""
         walks = (_CandidateWalk(self._search, self._index, stage, self._highest) for stage in STAGES)
         return any(True for walk in walks for _ in walk.in_order(levels))
 
     def _attempt(self, *, may_borrow: bool) -> list[Candidate]:
+        """Return the victims of one attempt; an empty list if the attempt does not free enough."""
         is_enough = self._capacity.is_available if may_borrow else self._capacity.is_available_within_nominal
         reachability = estimate_reachability(self._search, self._index, self._capacity, is_enough)
         if reachability is Reachability.IMPOSSIBLE:
@@ -364,7 +423,7 @@ class _ClassicalSearch:
     def _groups(
         self, reachability: Reachability, *, may_borrow: bool
     ) -> Iterator[tuple[Iterator[Candidate], bool]]:
-        """Yield candidates group by group, and whether removals can be enough from a group on."""
+        """Yield the groups of candidates of one attempt, with the flags for ``_remove_until_enough``."""
         search, own_policy = self._search, self._queue.spec.preemption.within_cluster_queue
         highest_with_advantage = highest_without_advantage = self._highest
         if may_borrow:
@@ -407,12 +466,14 @@ class _ClassicalSearch:
 def find(
     search: TargetSearch, index: OrderIndex, levels_by_advantage: LevelsByAdvantage, highest: int
 ) -> list[Candidate]:
-    """Return the workloads to preempt, in the order in which the search ends; none if nothing is enough.
+    """Return the workloads to preempt; an empty list if no attempt frees enough.
+
+    ``restore_unneeded`` defines the order of the result.
 
     Args:
-        search: the input of the search.
+        search: the preemptor, its usage, and the contested pairs.
         index: the index of the preemptor's tree.
-        levels_by_advantage: the levels of the search.
-        highest: the highest priority of candidates in other ClusterQueues.
+        levels_by_advantage: the levels of the search, from ``find_levels``.
+        highest: the highest priority that ``reclaimWithinCohort`` allows for candidates.
     """
     return _ClassicalSearch(search, index, levels_by_advantage, highest).find()

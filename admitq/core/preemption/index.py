@@ -94,7 +94,7 @@ class CandidateIndex(ABC, Generic[_Key]):
         return node in self._keys_of
 
     def write_usage_to_cells(self, node: Node) -> None:
-        """Put the usage of the index into the cells of a node and of the nodes above it."""
+        """Write the usage of the index into the cells of a node and of the nodes above it."""
         self._tree.usage.apply(node)
 
     def count_queue_without_candidate(self) -> None:

@@ -14,6 +14,7 @@ from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
 _QUEUES_WITHOUT_CANDIDATE: Final = 16
+"""How many ClusterQueues searches must read without a candidate, before the newest workload is found."""
 
 
 class TreeIndexes:
@@ -53,8 +54,9 @@ class TreeIndexes:
         """Return the highest priority of candidates in other ClusterQueues.
 
         If workloads of the preemptor's own priority are candidates only when newer, a search must read each
-        of them. After some reads without a candidate, this method finds the newest of them, once for all
-        preemptors. A preemptor that is newer still then has only candidates of lower priority.
+        of them. After searches have read some ClusterQueues without a candidate, this method finds the newest
+        of these workloads, once for all preemptors. An even newer preemptor has only candidates of lower
+        priority.
         """
         queue, workload = preemptor
         policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
