@@ -24,7 +24,7 @@ class FailingQueueSearch:
     """The state of the search, which can run repeatedly.
 
     Attributes:
-        is_on: whether a search continues.
+        is_running: whether a search continues.
     """
 
     is_running: bool = False

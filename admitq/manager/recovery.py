@@ -2,11 +2,11 @@
 
 An exception in the core leaves its state half changed, so no cycle uses this state any more. A new state
 observes all objects and then replaces the old one. The object on which the core failed is quarantined until
-it
-changes: the core treats it like an object that cannot be read. An event, a condition and metrics report it.
-    If
-a cycle fails and the workload is not known, ``failing_queue_search`` finds the ClusterQueues with cycles that
-fail. Recovery then quarantines these ClusterQueues.
+it changes: the core treats it like an object that cannot be read. An event, a condition and metrics report
+the quarantine.
+
+If a cycle fails and the workload is not known, ``failing_queue_search`` finds the ClusterQueues with cycles
+that fail. Recovery then quarantines these ClusterQueues.
 
 A quarantined object must not let other workloads use more than the quota:
 
