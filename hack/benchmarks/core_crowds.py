@@ -41,9 +41,8 @@ def reclaim(queues: int, settings: CoreSettings | None = None) -> tuple[float, f
         settings: settings of the core, such as fair sharing.
 
     Returns:
-        Milliseconds of that cycle and of the next one. An unrelated new workload causes the next cycle while
-            the
-        preempted workloads have not left.
+        Milliseconds of that cycle and of the next one. An unrelated new workload causes the next cycle
+        while the preempted workloads have not left.
     """
     state = new_state(Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM), settings)
     for queue in range(0, queues, 2):

@@ -136,9 +136,8 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
     """Run the benchmark on its own cluster.
 
     Returns:
-        The result, and whether it meets its bounds. With admitq, every Job must succeed. Without admitq there
-            are no
-        bounds.
+        The result, and whether it meets its bounds. With admitq, every Job must succeed. Without admitq
+        there are no bounds.
 
     Raises:
         SettingError: a Job does not fit into the cluster.
