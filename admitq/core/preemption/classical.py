@@ -7,10 +7,12 @@ Terms of this module:
 - A node *borrows* if its usage exceeds its subtree quota in at least one contested pair.
 - The *path* is the preemptor's ClusterQueue and all cohorts above it, up to the root.
 - A *level* is a cohort of the path. The cohort has one child that is also on the path. The candidates of the
-  level are below the cohort, but not below this child. Lower levels have the candidates below this child.
+  level are below the cohort, but not below this child. If the child is a cohort, lower levels have the
+  candidates below the child.
+- The *remaining request* at a node of the path is the part of the request that the unused local quota of
+  lower nodes does not cover. *Local quota* is quota that a node does not lend.
 - The preemptor has the *advantage* at a level if some node of the path below the level's cohort has enough
-  quota for the request: for every pair, usage + remaining request <= subtree quota. The *remaining request*
-  is what the unused local quota of lower nodes does not cover. A node does not lend its local quota.
+  quota: usage + remaining request <= subtree quota, for each pair with a remaining request.
 
 A search makes up to two *attempts*: one in which the preemptor may borrow, and one in which it may not. The
 search uses the first attempt that frees enough. ``reclaimWithinCohort`` limits the candidates of other
@@ -23,7 +25,8 @@ An attempt removes candidates in this order, until the preemptor fits:
    advantage, then in the preemptor's own ClusterQueue;
 2. the other candidates: levels and ClusterQueue in the same order.
 
-Module ``candidates`` describes the order within each of these groups.
+Module ``candidates`` describes the order within each of these groups. At the end, the attempt drops the
+candidates that the preemptor does not need (``restore_unneeded``).
 """
 
 import heapq
@@ -65,7 +68,7 @@ def walk_path(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bo
         search: the preemptor, its usage, and the contested pairs.
         node: the preemptor's ClusterQueue.
     """
-    # The remaining request (see the module's docstring).
+    # The remaining request at ``child_on_path``: only pairs of which an amount remains.
     remaining = {pair: amount for pair, amount in search.usage.items() if amount > 0}
     child_on_path, advantage = node, False
     for ancestor in node.ancestors:
