@@ -1,6 +1,6 @@
-"""Usage accounts of LocalQueues. In a ClusterQueue, the LocalQueue with the least past use comes first.
+"""Usage accounts of LocalQueues. In a ClusterQueue, the LocalQueue with the least past usage comes first.
 
-The rules (semantics, Admission fair sharing): past use decays towards the present usage. The difference
+The rules (semantics, Admission fair sharing): past usage decays towards the present usage. The difference
 halves in every half-life. So it takes time until new usage counts. Therefore a workload is charged a penalty
 once, when its reservation is decided. The penalty becomes part of the consumed amounts when the workload is
 admitted. If the workload is never admitted, the penalty is removed.
@@ -47,9 +47,9 @@ _ROOTS: Final = _roots_of_half()
 
 @lru_cache(1024)
 def remaining(elapsed: int, half_life: int) -> int:
-    """Return the fraction of past use that remains after a time, times 2⁵³ and rounded to the nearest.
+    """Return the fraction of past usage that remains after a time, times 2⁵³ and rounded to the nearest.
 
-    The fraction is 2^-(elapsed / half_life). With a half-life of 0, all past use remains.
+    The fraction is 2^-(elapsed / half_life). With a half-life of 0, all past usage remains.
 
     Args:
         elapsed: nanoseconds, not negative.
@@ -73,14 +73,14 @@ def remaining(elapsed: int, half_life: int) -> int:
 # --- values ---------------------------------------------------------------------------------------------
 
 
-class PastUse(NamedTuple):
-    """The past use of a LocalQueue; less use comes first. It is infinite for a weight of zero or less."""
+class PastUsage(NamedTuple):
+    """The past usage of a LocalQueue; less use comes first. It is infinite for a weight of zero or less."""
 
     infinite: bool
     amount: Fraction
 
 
-NEVER_USED: Final = PastUse(infinite=False, amount=_ZERO)
+NEVER_USED: Final = PastUsage(infinite=False, amount=_ZERO)
 
 
 class Charge(NamedTuple):
@@ -116,8 +116,8 @@ class _Account:
     at: Instant
     penalties: dict[str, int] = field(default_factory=dict[str, int])
     version: int = 0
-    usage: PastUse | None = None
-    """The past use as last computed; None after a change."""
+    usage: PastUsage | None = None
+    """The past usage as last computed; None after a change."""
 
 
 # --- accounts -------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class UsageAccounts:
     def open(self, queue: LocalQueue, now: Instant) -> None:
         """Open the account of a LocalQueue with the consumed amounts of its status, or update its weight.
 
-        If the instant in the status is in the future, the present instant counts: else the past use would not
+        If the instant in the status is in the future, the present instant counts: else the past usage would not
         decay until then.
         """
         account = self._accounts.get(queue.key)
@@ -243,8 +243,8 @@ class UsageAccounts:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def usage(self, key: ObjectKey) -> PastUse:
-        """Return the past use of a LocalQueue: Σ weight · (consumed + penalties) / its fair weight."""
+    def usage(self, key: ObjectKey) -> PastUsage:
+        """Return the past usage of a LocalQueue: Σ weight · (consumed + penalties) / its fair weight."""
         account = self._accounts.get(key)
         if account is None:
             return NEVER_USED
@@ -252,15 +252,15 @@ class UsageAccounts:
             account.usage = self._usage(account)
         return account.usage
 
-    def _usage(self, account: _Account) -> PastUse:
+    def _usage(self, account: _Account) -> PastUsage:
         if account.weight <= 0:
-            return PastUse(infinite=True, amount=_ZERO)
+            return PastUsage(infinite=True, amount=_ZERO)
         total = _ZERO
         for amounts in (account.consumed, account.penalties):
             for resource, amount in amounts.items():
                 scale = _ONE * (1000 if resource == "cpu" else 1)
                 total += self._weights.get(resource, 1) * Fraction(amount, scale)
-        return PastUse(infinite=False, amount=total / account.weight)
+        return PastUsage(infinite=False, amount=total / account.weight)
 
     def consumed(self, key: ObjectKey) -> ConsumedResources | None:
         """Return the consumed amounts for the status of a LocalQueue: rounded up, as of the last sample."""

@@ -17,7 +17,7 @@ from admitq.core.charging_state import SampleTimer, SeenAdmitted
 from admitq.core.entries import LocalQueueEntry, WorkloadEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import ConsumedResources, Instant, LocalQueue, ObjectKey, Workload
-from admitq.core.statuses import ReportedUse
+from admitq.core.statuses import ReportedPastUsage
 from admitq.core.world import World
 
 # --- LocalQueues ----------------------------------------------------------------------------------------
@@ -45,12 +45,12 @@ def _find_usage_based_queue(world: World, key: ObjectKey) -> LocalQueueEntry | N
 
 
 def _note_usage(world: World, key: ObjectKey) -> None:
-    """Sort the workloads of a LocalQueue again after a change of its past use, if past use decides."""
+    """Sort the workloads of a LocalQueue again after a change of its past usage, if past usage decides."""
     world.outbox.touched_local_queues.add(key)
     entry = _find_usage_based_queue(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
     if queue is not None:
-        queue.queue.lanes.past_use_changed(key)
+        queue.queue.lanes.past_usage_changed(key)
         world.waiting.heads.touch(queue)
 
 
@@ -136,18 +136,18 @@ def _admitted_usage(world: World, key: ObjectKey) -> dict[str, int]:
     return used
 
 
-def past_use(world: World, key: ObjectKey) -> ReportedUse:
-    """Return the past use for the status of a LocalQueue, also without usage-based admission.
+def past_usage(world: World, key: ObjectKey) -> ReportedPastUsage:
+    """Return the past usage for the status of a LocalQueue, also without usage-based admission.
 
     It has each resource that the ClusterQueue covers, also resources that were not used.
     """
     consumed = None if world.charging.accounts is None else world.charging.accounts.consumed(key)
     if world.charging.accounts is None or consumed is None:
-        return ReportedUse(None, None)
+        return ReportedPastUsage(None, None)
     usage = world.charging.accounts.usage(key)
     amounts = dict.fromkeys(_covered_resources(world, key), 0) | dict(consumed.consumed)
     reported = ConsumedResources(tuple(sorted(amounts.items())), consumed.at)
-    return ReportedUse(reported, None if usage.infinite else usage.amount)
+    return ReportedPastUsage(reported, None if usage.infinite else usage.amount)
 
 
 def _covered_resources(world: World, key: ObjectKey) -> Iterator[str]:

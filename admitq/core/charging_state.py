@@ -31,7 +31,7 @@ class ChargingState:
     accounts: UsageAccounts | None = None
     """Usage accounts of LocalQueues; None without admission fair sharing."""
     local_queue_usage: Callable[[ObjectKey], Any] | None = None
-    """Returns the past use of a LocalQueue, as a sort key; None without admission fair sharing."""
+    """Returns the past usage of a LocalQueue, as a sort key; None without admission fair sharing."""
     seen_admitted: list[SeenAdmitted] = field(default_factory=list[SeenAdmitted])
     """Workloads observed as admitted at the present instant. Their charges are settled when it is over."""
     seen_leaving: set[str] = field(default_factory=set[str])

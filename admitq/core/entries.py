@@ -21,7 +21,7 @@ from admitq.core.model import (
     StopPolicy,
     Workload,
 )
-from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
+from admitq.core.statuses import ClusterQueueFingerprint, LocalQueueFingerprint
 from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.scheduling_key import local_queue_of
@@ -40,7 +40,7 @@ class ClusterQueueEntry:
     inactive_causes: tuple[InactiveCause, ...] = ()
     blocking_state_before_cycle: Blocking | None = None
     """The wait state of its blocking head before the running cycle; None without one."""
-    last_mark: ClusterQueueMark | None = None
+    last_fingerprint: ClusterQueueFingerprint | None = None
     """The mark of the status for which a refresh was last requested."""
     refresh: RefreshClusterQueue = field(init=False)
     """The instruction that requests a refresh of its status."""
@@ -61,7 +61,7 @@ class LocalQueueEntry:
 
     spec: LocalQueue
     pending: int = 0
-    last_mark: LocalQueueMark | None = None
+    last_fingerprint: LocalQueueFingerprint | None = None
     """The mark of the status for which a refresh was last requested."""
     refresh: RefreshLocalQueue = field(init=False)
     """The instruction that requests a refresh of its status."""

@@ -224,7 +224,7 @@ class ClusterQueue:
     preemption: ClusterQueuePreemption = ClusterQueuePreemption()
     fair_weight: Fraction = ONE
     usage_based_admission: bool = False
-    """Whether its LocalQueues are ordered by past use (admissionMode UsageBasedAdmissionFairSharing)."""
+    """Whether its LocalQueues are ordered by past usage (admissionMode UsageBasedAdmissionFairSharing)."""
     terminating: bool = False
     created_at: Instant = 0
     """The instant of its creation; 0 if not known."""
@@ -254,7 +254,7 @@ class ConsumedResources:
 class LocalQueue:
     """A LocalQueue. Workloads of its namespace use a ClusterQueue through it.
 
-    ``consumed`` is the past use in its status. The core reads it when it first observes the LocalQueue. From
+    ``consumed`` is the past usage in its status. The core reads it when it first observes the LocalQueue. From
     then on, the core has its own usage account.
     """
 

@@ -1,6 +1,6 @@
 """The orders of workloads in queues and in cycles. Each sort key ends in the uid, and so is unique.
 
-In a ClusterQueue: the latest preemptor, then less past use of the LocalQueue (with usage-based admission),
+In a ClusterQueue: the latest preemptor, then less past usage of the LocalQueue (with usage-based admission),
 then higher priority, then earlier queue-order timestamp, then uid.
 
 In a cycle without fair sharing: lower borrow level, then higher priority (unless a gate disables it), then
@@ -19,7 +19,7 @@ from admitq.core.settings import Gates
 
 
 class QueueOrder(NamedTuple):
-    """The sort key of a workload in its ClusterQueue, among workloads with equal past use."""
+    """The sort key of a workload in its ClusterQueue, among workloads with equal past usage."""
 
     not_latest_preemptor: bool
     priority_descending: int

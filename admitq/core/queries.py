@@ -64,7 +64,7 @@ class StateQueries:
             None if queue is None else queue.spec,
             world.reservations.ledger.of_local_queue(key),
             entry.pending,
-            charging.past_use(world, key),
+            charging.past_usage(world, key),
         )
 
     def cohort_status(self, name: str) -> CohortStatus | None:

@@ -29,7 +29,7 @@ _UNREACHABLE: Final = 1 << 200
 NO_QUOTA: Final = ResourceQuota(0)
 
 
-def bounded(amount: int) -> int:
+def clamp_to_int64(amount: int) -> int:
     """Return an amount bounded to int64. An unlimited amount stays unlimited."""
     if LOWEST <= amount <= UNLIMITED:
         return amount
@@ -211,7 +211,7 @@ def available(cell: Cell) -> int:
     result = unused_local_quota + cell.subtree_quota - cell.usage
     if least_bound is not None and least_bound < result:
         result = least_bound
-    return result if LOWEST <= result <= UNLIMITED else bounded(result)
+    return result if LOWEST <= result <= UNLIMITED else clamp_to_int64(result)
 
 
 def potential_available(cell: Cell) -> int:
@@ -227,7 +227,7 @@ def potential_available(cell: Cell) -> int:
         local += cell.local
         cell = parent
     result = local + cell.subtree_quota
-    return bounded(result if least_bound is None or result < least_bound else least_bound)
+    return clamp_to_int64(result if least_bound is None or result < least_bound else least_bound)
 
 
 def borrowing_with(cell: Cell, amount: int) -> bool:
@@ -254,4 +254,4 @@ def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
 
 def borrowed(cell: Cell) -> int:
     """Return the usage of a ClusterQueue beyond its nominal quota; 0 without a cohort."""
-    return 0 if cell.parent is None else bounded(max(0, cell.reserved - cell.nominal))
+    return 0 if cell.parent is None else clamp_to_int64(max(0, cell.reserved - cell.nominal))

@@ -1,12 +1,12 @@
 """Find the statuses of queues and cohorts that must be refreshed.
 
 Handlers record statuses that may have changed. Such a status may still be equal to the last one. To find out,
-its *mark* is compared, which has all inputs of the status (``statuses``).
+its *fingerprint* is compared, which has all inputs of the status (``statuses``).
 """
 
 from admitq.core.entries import ClusterQueueEntry, LocalQueueEntry
 from admitq.core.instructions import Instruction, RefreshCohort
-from admitq.core.statuses import ClusterQueueMark, LocalQueueMark, LocalQueueReason, local_queue_reason
+from admitq.core.statuses import ClusterQueueFingerprint, LocalQueueFingerprint, LocalQueueReason, local_queue_reason
 from admitq.core.world import World
 
 
@@ -38,7 +38,7 @@ def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
         if entry is None:
             continue
         queue = entry.queue
-        mark: ClusterQueueMark = (
+        fingerprint: ClusterQueueFingerprint = (
             entry.spec,
             entry.inactive_causes,
             world.reservations.ledger.of_cluster_queue(name).version,
@@ -46,8 +46,8 @@ def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
             queue.inadmissible,
             entry.node.root.quota_generation if shows_share else 0,
         )
-        if mark != entry.last_mark:
-            entry.last_mark = mark
+        if fingerprint != entry.last_fingerprint:
+            entry.last_fingerprint = fingerprint
             result.append(entry.refresh)
     world.outbox.touched_cluster_queues.clear()
 
@@ -58,15 +58,15 @@ def _refresh_local_queues(world: World, result: list[Instruction]) -> None:
         if entry is None:
             continue
         queue = world.cluster_queues.get(entry.spec.cluster_queue)
-        mark: LocalQueueMark = (
+        fingerprint: LocalQueueFingerprint = (
             reason_of(entry, queue),
             None if queue is None else queue.spec,
             world.reservations.ledger.of_local_queue(key).version,
             entry.pending,
             0 if world.charging.accounts is None else world.charging.accounts.version(key),
         )
-        if mark != entry.last_mark:
-            entry.last_mark = mark
+        if fingerprint != entry.last_fingerprint:
+            entry.last_fingerprint = fingerprint
             result.append(entry.refresh)
     world.outbox.touched_local_queues.clear()
 

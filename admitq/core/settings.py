@@ -10,9 +10,9 @@ DEFAULT_SAMPLING_INTERVAL = 300 * SECOND
 """Default number of nanoseconds between two samples of the usage of LocalQueues."""
 
 DEFAULT_HALF_LIFE = 24 * 3600 * SECOND
-"""Default number of nanoseconds in which past use decays by half.
+"""Default number of nanoseconds in which past usage decays by half.
 
-It is not 0: with a half-life of 0, past use never changes, so that no LocalQueue is charged.
+It is not 0: with a half-life of 0, past usage never changes, so that no LocalQueue is charged.
 """
 
 
@@ -32,7 +32,7 @@ class FairSharing:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFairSharing:
-    """Settings of past use. Durations are in nanoseconds. A resource without weight has weight 1."""
+    """Settings of past usage. Durations are in nanoseconds. A resource without weight has weight 1."""
 
     half_life: int = DEFAULT_HALF_LIFE
     sampling_interval: int = DEFAULT_SAMPLING_INTERVAL

@@ -78,8 +78,8 @@ class LocalQueueStatus(NamedTuple):
     flavors_usage: tuple[FlavorTotals, ...] | None
     consumed: ConsumedResources | None = None
     """The consumed amounts; None without admission fair sharing."""
-    fair_usage: Fraction | None = None
-    """The weighted past use, which orders LocalQueues; None if infinite or without fair sharing."""
+    weighted_past_usage: Fraction | None = None
+    """The weighted past usage, which orders LocalQueues; None if infinite or without fair sharing."""
 
 
 class PendingWorkload(NamedTuple):
@@ -88,7 +88,7 @@ class PendingWorkload(NamedTuple):
     workload: ObjectKey
     local_queue: ObjectKey
     cluster_queue: str
-    is_parked: bool
+    is_inadmissible: bool
     """Whether statuses count it as inadmissible."""
 
 
@@ -101,21 +101,21 @@ class CohortStatus(NamedTuple):
     """Its dominant resource share; None without fair sharing."""
 
 
-ClusterQueueMark = tuple[ClusterQueue, tuple[InactiveCause, ...], int, int, int, int]
+ClusterQueueFingerprint = tuple[ClusterQueue, tuple[InactiveCause, ...], int, int, int, int]
 """The inputs of a ClusterQueue's status: its specification, its inactive causes, the version of its account,
 the numbers of pending and of inadmissible workloads, and the quota generation of its tree if it has a share.
 """
 
-LocalQueueMark = tuple[LocalQueueReason, ClusterQueue | None, int, int, int]
+LocalQueueFingerprint = tuple[LocalQueueReason, ClusterQueue | None, int, int, int]
 """The inputs of a LocalQueue's status: its reason, the specification of its ClusterQueue, the version of its
 account, the number of pending workloads, and the version of its usage account."""
 
 
-class ReportedUse(NamedTuple):
-    """The past use that the status of a LocalQueue reports."""
+class ReportedPastUsage(NamedTuple):
+    """The past usage that the status of a LocalQueue reports."""
 
     consumed: ConsumedResources | None
-    fair_usage: Fraction | None
+    weighted_past_usage: Fraction | None
 
 
 def _nominal(node: Node, pair: FlavorResource) -> int | None:
@@ -136,7 +136,7 @@ def _totals(
                 total = usage.get(pair, 0)
                 nominal = None if node is None else _nominal(node, pair)
                 borrowed = 0 if nominal is None else max(0, total - nominal)
-                resources[resource] = ResourceTotal(resource, quota.bounded(total), quota.bounded(borrowed))
+                resources[resource] = ResourceTotal(resource, quota.clamp_to_int64(total), quota.clamp_to_int64(borrowed))
     return tuple(FlavorTotals(name, tuple(resources.values())) for name, resources in result.items())
 
 
@@ -181,7 +181,7 @@ def local_queue_status(
     cluster_queue: ClusterQueue | None,
     account: Account,
     pending: int,
-    past_use: ReportedUse,
+    past_usage: ReportedPastUsage,
 ) -> LocalQueueStatus:
     """Return the status of a LocalQueue."""
     exists = cluster_queue is not None
@@ -193,8 +193,8 @@ def local_queue_status(
         admitted=account.admitted if exists else 0,
         flavors_reservation=_totals(cluster_queue, account.reserved_usage, None) if exists else None,
         flavors_usage=_totals(cluster_queue, account.admitted_usage, None) if exists else None,
-        consumed=past_use.consumed,
-        fair_usage=past_use.fair_usage,
+        consumed=past_usage.consumed,
+        weighted_past_usage=past_usage.weighted_past_usage,
     )
 
 
@@ -202,7 +202,7 @@ def cohort_status(node: Node, *, share: Share | None = None) -> CohortStatus:
     """Return the status of a cohort."""
     cells = sorted(node.cells.items())
     return CohortStatus(
-        tuple((pair, quota.bounded(cell.subtree_quota)) for pair, cell in cells),
-        tuple((pair, quota.bounded(cell.reserved)) for pair, cell in cells),
+        tuple((pair, quota.clamp_to_int64(cell.subtree_quota)) for pair, cell in cells),
+        tuple((pair, quota.clamp_to_int64(cell.reserved)) for pair, cell in cells),
         share,
     )

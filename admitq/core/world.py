@@ -98,7 +98,7 @@ class World:
 
     @property
     def local_queue_usage(self) -> Callable[[ObjectKey], Any] | None:
-        """The past use of a LocalQueue, as a sort key; None without admission fair sharing."""
+        """The past usage of a LocalQueue, as a sort key; None without admission fair sharing."""
         return self.charging.local_queue_usage
 
     @property

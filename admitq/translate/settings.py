@@ -70,8 +70,8 @@ def unset_default_notices(configuration: Configuration) -> tuple[str, ...]:
     return (
         (
             "admissionFairSharing.usageHalfLifeTime is not set: "
-            f"past use loses half its weight in {half_life}; "
-            "set it to another duration, or to 0s to ignore past use"
+            f"past usage loses half its weight in {half_life}; "
+            "set it to another duration, or to 0s to ignore past usage"
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Settings that change decisions, and past use after a restart of the manager.
+"""Settings that change decisions, and past usage after a restart of the manager.
 
 The test has its own control plane, because these settings would change other stories.
 """
@@ -31,7 +31,7 @@ CONFIG = {
     },
 }
 UNSET_HALF_LIFE = (
-    "admissionFairSharing.usageHalfLifeTime is not set: past use loses half its weight in 24h0m0s"
+    "admissionFairSharing.usageHalfLifeTime is not set: past usage loses half its weight in 24h0m0s"
 )
 
 QUEUES = Case(
@@ -53,7 +53,7 @@ AFTERWARDS = Case(
 
 
 @pytest.mark.slow
-async def test_decision_settings_apply_and_past_use_survives_a_manager_restart(
+async def test_decision_settings_apply_and_past_usage_survives_a_manager_restart(
     private_cluster: Callable[..., LocalCluster],
     connect: Callable[[LocalCluster], Awaitable[Client]],
     api_group: str,
@@ -71,7 +71,7 @@ async def test_decision_settings_apply_and_past_use_survives_a_manager_restart(
     async with fresh_namespace(client) as namespace:
         await _admission_waits_for_ready_pods(Stage(client, names_for(api_group), namespace))
     async with fresh_namespace(client) as namespace:
-        await _past_use_survives(Stage(client, names_for(api_group), namespace), installation)
+        await _past_usage_survives(Stage(client, names_for(api_group), namespace), installation)
     assert UNSET_HALF_LIFE in installation.log("manager").read_text()
 
 
@@ -88,8 +88,8 @@ async def _admission_waits_for_ready_pods(stage: Stage) -> None:
     await stage.until_condition("PodsReady", "Started", "second")
 
 
-async def _past_use_survives(stage: Stage, installation: Installation) -> None:
-    """A restarted manager continues with the past use in the status of a LocalQueue."""
+async def _past_usage_survives(stage: Stage, installation: Installation) -> None:
+    """A restarted manager continues with the past usage in the status of a LocalQueue."""
     queues = stage.kinds.local_queues
     await play(stage, QUEUES)
 
@@ -113,5 +113,5 @@ async def _past_use_survives(stage: Stage, installation: Installation) -> None:
         assert 99_000 < int(consumed.removesuffix("m")) * (1 if consumed.endswith("m") else 1000) <= 100_000
         return True
 
-    await eventually(is_continued, what="the past use of before the restart to be reported")
+    await eventually(is_continued, what="the past usage of before the restart to be reported")
     await play(stage, AFTERWARDS)

@@ -96,7 +96,7 @@ async def test_d19_cohort_series_are_removed_with_the_cohort_object_or_its_last_
     await stage.until(lambda: series_of(implicit), set[str]())
 
 
-async def test_d20_share_metric_is_exact_and_unused_local_queue_reports_zero_past_use(
+async def test_d20_share_metric_is_exact_and_unused_local_queue_reports_zero_past_usage(
     fair_stage: Stage, admitq_fair: Installation
 ) -> None:
     stage = fair_stage

@@ -73,7 +73,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(20000529, 110, id="its LocalQueue has its turn before that of its preemptor"),
         pytest.param(20001668, 110, id="preempts for the second flavor and then fits the first"),
         pytest.param(
-            9300045, 110, id="has most past use but only a preemptor that does not borrow may preempt it"
+            9300045, 110, id="has most past usage but only a preemptor that does not borrow may preempt it"
         ),
         pytest.param(8003380, 110, id="one of several victims of a borrower is within nominal quota"),
         pytest.param(
@@ -101,7 +101,7 @@ def test_histories_of_one_seed_end_in_equal_states() -> None:
     assert first.core.to_dict() == second.core.to_dict()
 
 
-def test_past_use_of_new_local_queue_is_known_while_admission_waits_for_pods() -> None:
+def test_past_usage_of_new_local_queue_is_known_while_admission_waits_for_pods() -> None:
     player = Player(
         CoreSettings(admission_fair_sharing=AdmissionFairSharing(), block_admission=True),
         crowded=False,

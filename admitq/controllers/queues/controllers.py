@@ -141,7 +141,7 @@ def local_queue_patch(
             "pendingWorkloads": status.pending,
             "reservingWorkloads": status.reserving,
             "admittedWorkloads": status.admitted,
-            "fairSharing": _past_use(status.consumed),
+            "fairSharing": _past_usage(status.consumed),
         },
     )
 
@@ -175,15 +175,15 @@ def _share(share: Share | None) -> Mapping[str, Any] | None:
     return None if share is None else {"weightedShare": share.weighted_share}
 
 
-def _past_use(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
-    """Return the past use of a LocalQueue. Its weighted share is 0, because it has no quota to borrow."""
+def _past_usage(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
+    """Return the past usage of a LocalQueue. Its weighted share is 0, because it has no quota to borrow."""
     if consumed is None:
         return None
-    past_use = {
+    past_usage = {
         "consumedResources": format_quantities(consumed.consumed),
         "lastUpdate": format_time(consumed.at),
     }
-    return {"weightedShare": 0, "admissionFairSharingStatus": past_use}
+    return {"weightedShare": 0, "admissionFairSharingStatus": past_usage}
 
 
 def _patch(obj: JsonObject, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -28,7 +28,7 @@ Rules of this package
   that evaluate it. A head that would not fit any flavor without any usage reserves nothing.
 - The end of a cycle undoes its overlays.
 - A cycle is a generator: between two workloads, the caller may do work that does not use the state. One cycle
-  decides on the heads of all cohort trees. Halted admission, past use and the order of instructions concern
+  decides on the heads of all cohort trees. Halted admission, past usage and the order of instructions concern
   all of them. A cycle pauses as often as cycles of single trees would.
 """
 

@@ -41,7 +41,7 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
     entry.spec = spec
     world.reservations.settle_cluster_queue(spec.name)
     entry.queue.change_strategy(spec.queueing_strategy)
-    entry.queue.order_by_past_use(world.charging.local_queue_usage if spec.usage_based_admission else None)
+    entry.queue.order_by_past_usage(world.charging.local_queue_usage if spec.usage_based_admission else None)
     world.waiting.heads.note_empty_lanes(spec.name)
     for key in world.indexes.local_queues_by_cluster_queue.get(spec.name, ()):
         charging.schedule_sample(world, key)

@@ -3,7 +3,7 @@
 The order (semantics, Preemption):
 
 1. workloads that are leaving already, because preempting them costs nothing;
-2. with usage-based admission, workloads of the LocalQueue with more past use;
+2. with usage-based admission, workloads of the LocalQueue with more past usage;
 3. lower priority, then more recent reservation, then uid.
 
 Only the criteria of 3 compare the candidates of different ClusterQueues. A search skips candidates that an
@@ -158,10 +158,10 @@ class TargetSearch:
         holders = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
         highest = min(priority, highest_priority(policy, self.preemptor.workload.priority))
         eligible = self._eligible(holders(queue.spec.name, first_key), policy, highest, queue.node)
-        past_use_of = self.world.local_queue_usage
-        if past_use_of is None or not queue.spec.usage_based_admission:
+        past_usage_of = self.world.local_queue_usage
+        if past_usage_of is None or not queue.spec.usage_based_admission:
             return eligible
-        return _by_usage(eligible, past_use_of)
+        return _by_usage(eligible, past_usage_of)
 
     def candidates(self, queue: ClusterQueueEntry, policy: PreemptionPolicy) -> Iterator[Candidate]:
         """Return all candidates of a ClusterQueue, in order."""
@@ -189,11 +189,11 @@ class TargetSearch:
 
 
 def _by_usage(
-    candidates: Iterator[Candidate], past_use_of: Callable[[ObjectKey], Any]
+    candidates: Iterator[Candidate], past_usage_of: Callable[[ObjectKey], Any]
 ) -> Iterator[Candidate]:
-    """Return candidates of LocalQueues with more past use first, otherwise in the given order."""
+    """Return candidates of LocalQueues with more past usage first, otherwise in the given order."""
     ordered = list(candidates)
     queues = {candidate.entry.local_queue for candidate in ordered}
-    use_of = {queue: past_use_of(queue) for queue in queues}
+    use_of = {queue: past_usage_of(queue) for queue in queues}
     ordered.sort(key=lambda candidate: use_of[candidate.entry.local_queue], reverse=True)
     return iter(ordered)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
+from admitq.core.admission_fair_sharing import NEVER_USED, PastUsage
 from admitq.core.refusals import Refusal
 from admitq.core.waiting.order import LanePosition, Position
 from admitq.core.waiting.scheduling_key import SchedulingKey
@@ -19,7 +19,7 @@ class Lane:
     """
 
     key: SchedulingKey
-    past_use: PastUse = NEVER_USED
+    past_usage: PastUsage = NEVER_USED
     state: LaneState = READY
     positions: list[Position] = field(default_factory=list[Position])
     size: int = 0

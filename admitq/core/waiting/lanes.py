@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
+from admitq.core.admission_fair_sharing import NEVER_USED, PastUsage
 from admitq.core.model import ObjectKey
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LanePosition, Position
@@ -58,18 +58,18 @@ class Lanes:
         self._members = members
         self.waiting = WaitingLanes(registration, self._position_of_needs)
         self._takes_head_by_need = takes_head_by_need
-        self._past_use_of_queue: Callable[[ObjectKey], PastUse] | None = None
+        self._past_usage_of_queue: Callable[[ObjectKey], PastUsage] | None = None
         self.unparked_positions: list[LanePosition] = []
         """A heap of the positions of lanes that are not parked."""
         self.emptied: dict[Lane, None] = {}
         """Parked lanes without workloads; it may also have others."""
         self.by_local_queue: dict[ObjectKey, dict[Lane, None]] = {}
-        """By LocalQueue, if the ClusterQueue orders LocalQueues by past use."""
+        """By LocalQueue, if the ClusterQueue orders LocalQueues by past usage."""
 
     @property
-    def is_ordered_by_past_use(self) -> bool:
-        """Whether the ClusterQueue orders LocalQueues by past use."""
-        return self._past_use_of_queue is not None
+    def is_ordered_by_past_usage(self) -> bool:
+        """Whether the ClusterQueue orders LocalQueues by past usage."""
+        return self._past_usage_of_queue is not None
 
     @property
     def blocking_state(self) -> Blocking | None:
@@ -84,7 +84,7 @@ class Lanes:
         """Return the lane of a scheduling key; create it if there is none."""
         lane = self.by_key.get(key)
         if lane is None:
-            lane = self.by_key[key] = Lane(key, self.past_use_of(key))
+            lane = self.by_key[key] = Lane(key, self.past_usage_of(key))
             if key.local_queue is not None:
                 self.by_local_queue.setdefault(key.local_queue, {})[lane] = None
         return lane
@@ -152,14 +152,14 @@ class Lanes:
         """Return the first position of a lane that is not parked."""
         while self.unparked_positions:
             position = self.unparked_positions[0]
-            _, past_use, head = position
+            _, past_usage, head = position
             pending = self._members.get(head.key)
             if pending is not None and pending.position == head:
                 lane = pending.lane
                 if (
                     lane is not None
                     and not isinstance(lane.state, PARKED)
-                    and lane.past_use == past_use
+                    and lane.past_usage == past_usage
                     and self.first_of(lane) == head
                 ):
                     return position
@@ -169,7 +169,7 @@ class Lanes:
     @staticmethod
     def position_of(lane: Lane, head: Position) -> LanePosition:
         """Return the position of a lane among others, with this head."""
-        return (head.order.not_latest_preemptor, lane.past_use, head)
+        return (head.order.not_latest_preemptor, lane.past_usage, head)
 
     def first_of(self, lane: Lane) -> Position | None:
         """Return the position of the first workload that is queued in a lane."""
@@ -252,31 +252,31 @@ class Lanes:
 
     # --- order of LocalQueues ---------------------------------------------------------------------
 
-    def order_by_past_use(self, past_use_of: Callable[[ObjectKey], PastUse] | None) -> bool:
-        """Order LocalQueues by past use, or no longer (None). Return whether this is a change."""
-        changed = past_use_of != self._past_use_of_queue
-        self._past_use_of_queue = past_use_of
+    def order_by_past_usage(self, past_usage_of: Callable[[ObjectKey], PastUsage] | None) -> bool:
+        """Order LocalQueues by past usage, or no longer (None). Return whether this is a change."""
+        changed = past_usage_of != self._past_usage_of_queue
+        self._past_usage_of_queue = past_usage_of
         return changed
 
-    def past_use_changed(self, local_queue: ObjectKey) -> None:
-        """Sort the lanes of a LocalQueue again after its past use changed."""
-        if self._past_use_of_queue is None:
+    def past_usage_changed(self, local_queue: ObjectKey) -> None:
+        """Sort the lanes of a LocalQueue again after its past usage changed."""
+        if self._past_usage_of_queue is None:
             return
-        past_use = self._past_use_of_queue(local_queue)
+        past_usage = self._past_usage_of_queue(local_queue)
         for lane in self.by_local_queue.get(local_queue, ()):
-            if lane.past_use == past_use:
+            if lane.past_usage == past_usage:
                 continue
-            lane.past_use = past_use
+            lane.past_usage = past_usage
             if lane.indexed_at is not None:
                 self.waiting.reindex_needs(lane)
             if not lane.is_parked:
                 self._push_position(lane)
 
-    def past_use_of(self, key: SchedulingKey) -> PastUse:
-        """Return the past use of the LocalQueue of a scheduling key, if LocalQueues are ordered by it."""
-        if self._past_use_of_queue is None or key.local_queue is None:
+    def past_usage_of(self, key: SchedulingKey) -> PastUsage:
+        """Return the past usage of the LocalQueue of a scheduling key, if LocalQueues are ordered by it."""
+        if self._past_usage_of_queue is None or key.local_queue is None:
             return NEVER_USED
-        return self._past_use_of_queue(key.local_queue)
+        return self._past_usage_of_queue(key.local_queue)
 
     # --- heaps ------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from admitq.core.admission_fair_sharing import PastUse
+from admitq.core.admission_fair_sharing import PastUsage
 from admitq.core.model import ObjectKey, QueueingStrategy, Workload
 from admitq.core.ordering import QueueOrder, queue_order
 
@@ -15,12 +15,12 @@ class Position(NamedTuple):
     key: ObjectKey
 
 
-LanePosition: TypeAlias = tuple[bool, PastUse, Position]
+LanePosition: TypeAlias = tuple[bool, PastUsage, Position]
 """The position of a lane among other lanes: whether its first workload is not the latest preemptor, the past
-use of its LocalQueue, and the position of its first workload.
+usage of its LocalQueue, and the position of its first workload.
 
 The latest preemptor comes first: else other workloads could take the capacity that is freed for it, again and
-again. Then come workloads of LocalQueues with less past use.
+again. Then come workloads of LocalQueues with less past usage.
 """
 
 

@@ -7,7 +7,7 @@ workloads of higher priority. So it gets the capacity that was freed for it.
 
 from collections.abc import Callable
 
-from admitq.core.admission_fair_sharing import PastUse
+from admitq.core.admission_fair_sharing import PastUsage
 from admitq.core.model import ObjectKey, QueueingStrategy, Workload
 from admitq.core.waiting.held_back import HeldBackWorkloads
 from admitq.core.waiting.lane import Lane
@@ -259,9 +259,9 @@ class PendingQueue:
         if self.positions.preemptor is not None:
             self._sort_again(self.members[self.positions.preemptor.key])
 
-    def order_by_past_use(self, past_use_of: Callable[[ObjectKey], PastUse] | None) -> None:
-        """Order LocalQueues by past use, or no longer (None)."""
-        if not self.lanes.order_by_past_use(past_use_of):
+    def order_by_past_usage(self, past_usage_of: Callable[[ObjectKey], PastUsage] | None) -> None:
+        """Order LocalQueues by past usage, or no longer (None)."""
+        if not self.lanes.order_by_past_usage(past_usage_of):
             return
         for pending in list(self.members.values()):
             if pending.lane is not None:
@@ -277,7 +277,7 @@ class PendingQueue:
 
     def key_of(self, workload: Workload) -> SchedulingKey:
         """Return the present scheduling key of a workload in this ClusterQueue."""
-        return self._rules.key_of(workload, by_local_queue=self.lanes.is_ordered_by_past_use)
+        return self._rules.key_of(workload, by_local_queue=self.lanes.is_ordered_by_past_usage)
 
     def _sort_again(self, pending: PendingEntry) -> None:
         position = self.positions.position_of(pending.workload)

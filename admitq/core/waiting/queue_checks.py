@@ -87,8 +87,8 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     lanes, first = queue.lanes, queue.lanes.first_of(lane)
     _expect("key of the lane", lanes.by_key[lane.key], lane)
     if lane.size:
-        # The past use of an empty lane is updated when its LocalQueue names this ClusterQueue again.
-        _expect(f"past use of {lane.key}", lane.past_use, lanes.past_use_of(lane.key))
+        # The past usage of an empty lane is updated when its LocalQueue names this ClusterQueue again.
+        _expect(f"past usage of {lane.key}", lane.past_usage, lanes.past_usage_of(lane.key))
     indexed = {
         (pair, entry.bound)
         for pair, lanes_by_need in lanes.waiting.by_need.items()

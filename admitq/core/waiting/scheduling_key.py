@@ -17,7 +17,7 @@ from admitq.core.requests import DEFAULT_RULES, PodSetDemand, RequestRules, dema
 class SchedulingKey(NamedTuple):
     """Workloads of a ClusterQueue with equal keys share a lane.
 
-    ``local_queue`` is set if the ClusterQueue orders LocalQueues by past use. ``original`` is set if the
+    ``local_queue`` is set if the ClusterQueue orders LocalQueues by past usage. ``original`` is set if the
     workload takes over the quota of another workload. ``alone`` is set if no workloads share a lane.
     """
 
@@ -74,7 +74,7 @@ class KeyRules:
 
         Args:
             workload: the workload.
-            by_local_queue: whether the ClusterQueue orders LocalQueues by past use.
+            by_local_queue: whether the ClusterQueue orders LocalQueues by past usage.
         """
         return SchedulingKey(
             demands(workload.pod_sets, workload.reclaimable_pods, self.request_rules(workload.key.namespace)),

@@ -63,7 +63,7 @@ class WorkloadGauges:
     def _set_pending_by_local_queue(self) -> None:
         """Count the active and the inadmissible workloads of each LocalQueue."""
         parked = (
-            Counter(workload.local_queue for workload in self._pending.workloads() if workload.is_parked)
+            Counter(workload.local_queue for workload in self._pending.workloads() if workload.is_inadmissible)
             if self._queues.pending_by_local_queue
             else {}
         )
@@ -113,7 +113,7 @@ class WorkloadGauges:
                 add_custom_labels(
                     self._counts.custom_labels_of(workload.workload),
                     cluster_queue=workload.cluster_queue,
-                    status="inadmissible" if workload.is_parked else "active",
+                    status="inadmissible" if workload.is_inadmissible else "active",
                 )
                 for workload in self._pending.workloads()
                 if workload.cluster_queue in queues

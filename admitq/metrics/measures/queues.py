@@ -176,7 +176,7 @@ class QueueMeasures:
         if status.consumed is not None:
             gauges.set(
                 "local_queue_admission_fair_sharing_usage",
-                INFINITE if status.fair_usage is None else float(status.fair_usage),
+                INFINITE if status.weighted_past_usage is None else float(status.weighted_past_usage),
                 cluster_queue=self._scope.cluster_queue_of(key) or "",
                 **labels,
             )

@@ -13,7 +13,7 @@ from tests.unit.core.small_cluster import SmallCluster, key, queue, reserved
 
 MINUTE = 60 * SECOND
 SHARING = AdmissionFairSharing(half_life=5 * MINUTE, sampling_interval=5 * MINUTE)
-"""After one interval, past use is half of the current use."""
+"""After one interval, past usage is half of the current use."""
 
 
 def cluster_with_shared_queue(gates: Gates = Gates(), *, by_usage: bool = True) -> SmallCluster:  # noqa: B008 frozen
@@ -32,8 +32,8 @@ def status(cluster: SmallCluster, name: str) -> LocalQueueStatus:
 
 
 def usage(cluster: SmallCluster, name: str) -> Fraction | None:
-    """Return the past use by which the LocalQueue is ordered, in the units of this test."""
-    amount = status(cluster, name).fair_usage
+    """Return the past usage by which the LocalQueue is ordered, in the units of this test."""
+    amount = status(cluster, name).weighted_past_usage
     return None if amount is None else amount * 1000
 
 
@@ -55,7 +55,7 @@ def test_local_queue_is_not_charged_without_usage_based_admission() -> None:
     assert cluster.is_quiet
 
 
-def test_d20_past_use_is_reported_with_zero_entries_without_usage_based_admission() -> None:
+def test_d20_past_usage_is_reported_with_zero_entries_without_usage_based_admission() -> None:
     cluster = cluster_with_shared_queue(by_usage=False)
     assert status(cluster, "a").consumed == ConsumedResources((("cpu", 0),), cluster.now)
     cluster.submit("a1", "a", 4)
@@ -68,7 +68,7 @@ def test_d20_past_use_is_reported_with_zero_entries_without_usage_based_admissio
     assert status(cluster, "b").consumed == ConsumedResources((("cpu", 0),), cluster.now)
 
 
-def test_d20_past_use_is_reported_without_cluster_queue() -> None:
+def test_d20_past_usage_is_reported_without_cluster_queue() -> None:
     cluster = cluster_with_shared_queue()
     cluster.send(happened.LocalQueueChanged(LocalQueue(key("dangling"), "nowhere")))
     assert status(cluster, "dangling").consumed == ConsumedResources((), cluster.now)
@@ -76,7 +76,7 @@ def test_d20_past_use_is_reported_without_cluster_queue() -> None:
     assert status(cluster, "dangling").consumed == ConsumedResources((("cpu", 0),), cluster.now)
 
 
-def test_d20_past_use_is_not_reported_without_configuration() -> None:
+def test_d20_past_usage_is_not_reported_without_configuration() -> None:
     cluster = SmallCluster()
     cluster.put(queue("q", 4, usage_based_admission=True))
     assert status(cluster, "q").consumed is None
@@ -212,7 +212,7 @@ def test_changed_weight_changes_order_of_local_queues() -> None:
     assert cluster.decide() == ["a2", "b1"]
 
 
-def test_local_queue_starts_with_past_use_of_its_status() -> None:
+def test_local_queue_starts_with_past_usage_of_its_status() -> None:
     cluster = cluster_with_shared_queue()
     seeded = ConsumedResources((("cpu", 7),), cluster.now)
     cluster.send(happened.LocalQueueChanged(LocalQueue(key("c"), "q", consumed=seeded)))

@@ -124,9 +124,9 @@ def test_policies_of_queue_and_cohort_select_candidates(where: str, name: str, t
         "lower priority",
         "more recently reserved",
         "uid",
-        "LocalQueue with more past use",
+        "LocalQueue with more past usage",
         "priority within a LocalQueue",
-        "evicted before past use",
+        "evicted before past usage",
     ],
 )
 def test_candidates_are_ordered_by_eviction_queue_priority_time_and_uid(
@@ -150,7 +150,7 @@ def test_candidates_are_ordered_by_eviction_queue_priority_time_and_uid(
 _QUEUE_AND_NAME = ("queue", "name")
 
 
-def test_past_use_does_not_order_candidates_without_usage_based_admission() -> None:
+def test_past_usage_does_not_order_candidates_without_usage_based_admission() -> None:
     trees = QuotaTrees()
     trees.queue("own", None, 2, LOWER_IN_QUEUE)
     trees.world.charging.local_queue_usage = lambda key: len(key.name)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from admitq.core.admission_fair_sharing import PastUse
+from admitq.core.admission_fair_sharing import PastUsage
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import new_pending
@@ -115,8 +115,8 @@ def _forget_local_queue(queue: PendingQueue) -> None:
     queue.lanes.by_local_queue[name_of("main")] = {lane: None}
 
 
-def _change_past_use(queue: PendingQueue) -> None:
-    lane_of(queue, "a").past_use = PastUse(infinite=False, amount=Fraction(9))
+def _change_past_usage(queue: PendingQueue) -> None:
+    lane_of(queue, "a").past_usage = PastUsage(infinite=False, amount=Fraction(9))
 
 
 def _replace_lane(queue: PendingQueue) -> None:
@@ -147,7 +147,7 @@ def _replace_lane(queue: PendingQueue) -> None:
         (_queue_head_without_offering_its_lane, "workloads of lane"),
         (_forget_emptied, "is empty and would never be dropped"),
         (_forget_local_queue, "lanes by LocalQueue"),
-        (_change_past_use, "past use of"),
+        (_change_past_usage, "past usage of"),
     ],
 )
 def test_check_queue_detects_damage(damage: Callable[[PendingQueue], None], complaint: str) -> None:

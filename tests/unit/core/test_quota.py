@@ -109,7 +109,7 @@ def test_usage_of_cohort_falls_when_local_part_of_queue_grows() -> None:
     ],
 )
 def test_amount_is_bounded_by_lowest_and_unlimited(amount: int, expected: int) -> None:
-    assert quota.bounded(amount) == expected
+    assert quota.clamp_to_int64(amount) == expected
 
 
 def test_quota_adds_up_over_tree_of_cohorts(root: Tree) -> None:

@@ -286,7 +286,7 @@ def test_d20_local_queue_without_cluster_queue_counts_nothing() -> None:
     assert (status.pending, status.reserving, status.admitted) == (1, 1, 1)
 
 
-def test_d19_sampling_of_past_use_counts_no_cycle() -> None:
+def test_d19_sampling_of_past_usage_counts_no_cycle() -> None:
     sharing = AdmissionFairSharing(half_life=60 * 10**9, sampling_interval=60 * 10**9)
     cluster = SmallCluster(CoreSettings(admission_fair_sharing=sharing))
     cluster.put(queue("q", 2))
@@ -457,7 +457,7 @@ def test_pending_workloads_are_listed_with_queue_and_whether_they_are_parked() -
     cluster.decide()
     cluster.submit("new", "q", cpu=1)
     listed = {
-        pending.workload.name: (pending.local_queue.name, pending.cluster_queue, pending.is_parked)
+        pending.workload.name: (pending.local_queue.name, pending.cluster_queue, pending.is_inadmissible)
         for pending in cluster.state.queries.pending_workloads()
     }
     assert listed == {

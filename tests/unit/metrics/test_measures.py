@@ -362,13 +362,13 @@ def test_fair_sharing_usage_of_local_queue_is_exposed_if_it_counts() -> None:
     status = LocalQueueStatus(True, LocalQueueReason.READY, 0, 0, 0, (), ())
     measures.queues.local_queue_reported(key, status)
     assert measures.value("local_queue_admission_fair_sharing_usage") is None
-    status = status._replace(consumed=ConsumedResources((), 0), fair_usage=Fraction(3, 2))
+    status = status._replace(consumed=ConsumedResources((), 0), weighted_past_usage=Fraction(3, 2))
     measures.queues.local_queue_reported(key, status)
     assert (
         measures.value("local_queue_admission_fair_sharing_usage", name="main", cluster_queue="cq-of-main")
         == 1.5
     )
-    measures.queues.local_queue_reported(key, status._replace(fair_usage=None))
+    measures.queues.local_queue_reported(key, status._replace(weighted_past_usage=None))
     assert measures.value("local_queue_admission_fair_sharing_usage", name="main") == math.inf
 
 
