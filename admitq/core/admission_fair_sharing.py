@@ -74,7 +74,7 @@ def remaining(elapsed: int, half_life: int) -> int:
 
 
 class PastUsage(NamedTuple):
-    """The past usage of a LocalQueue; less use comes first. It is infinite for a weight of zero or less."""
+    """The past usage of a LocalQueue; less usage comes first. It is infinite for a weight of zero or less."""
 
     infinite: bool
     amount: Fraction
@@ -143,8 +143,8 @@ class UsageAccounts:
     def open(self, queue: LocalQueue, now: Instant) -> None:
         """Open the account of a LocalQueue with the consumed amounts of its status, or update its weight.
 
-        If the instant in the status is in the future, the present instant counts: else the past usage would not
-        decay until then.
+        If the instant in the status is in the future, the present instant counts: else the past usage would
+        not decay until then.
         """
         account = self._accounts.get(queue.key)
         if account is None:

@@ -36,6 +36,7 @@ class Node:
     name: str
     is_cohort: bool
     declared_parent: str | None = None
+    """The name of the parent cohort, from the specification. The cohort may have no Cohort object."""
     parent: "Node | None" = None
     """The parent. None if no parent is declared, or if the edge is part of a circle."""
     has_object: bool = False

@@ -41,7 +41,7 @@ class ClusterQueueEntry:
     blocking_state_before_cycle: Blocking | None = None
     """The wait state of its blocking head before the running cycle; None without one."""
     last_fingerprint: ClusterQueueFingerprint | None = None
-    """The mark of the status for which a refresh was last requested."""
+    """The fingerprint of the status for which a refresh was last requested."""
     refresh: RefreshClusterQueue = field(init=False)
     """The instruction that requests a refresh of its status."""
 
@@ -62,7 +62,7 @@ class LocalQueueEntry:
     spec: LocalQueue
     pending: int = 0
     last_fingerprint: LocalQueueFingerprint | None = None
-    """The mark of the status for which a refresh was last requested."""
+    """The fingerprint of the status for which a refresh was last requested."""
     refresh: RefreshLocalQueue = field(init=False)
     """The instruction that requests a refresh of its status."""
 

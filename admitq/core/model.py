@@ -254,8 +254,8 @@ class ConsumedResources:
 class LocalQueue:
     """A LocalQueue. Workloads of its namespace use a ClusterQueue through it.
 
-    ``consumed`` is the past usage in its status. The core reads it when it first observes the LocalQueue. From
-    then on, the core has its own usage account.
+    ``consumed`` is the past usage in its status. The core reads it when it first observes the LocalQueue.
+    From then on, the core has its own usage account.
     """
 
     key: ObjectKey

@@ -158,14 +158,14 @@ class StateQueries:
             if entry.counted_in is None:
                 continue
             queue = None if entry.queued_in is None else world.cluster_queues.get(entry.queued_in)
-            parked = (
+            is_inadmissible = (
                 queue is None
                 or entry.pending is None
                 or not queue.is_active
                 or queue_numbers.is_inadmissible(entry.pending)
             )
             name = "" if queue is None else queue.spec.name
-            yield PendingWorkload(entry.workload.key, entry.counted_in, name, parked)
+            yield PendingWorkload(entry.workload.key, entry.counted_in, name, is_inadmissible)
 
     def count_scheduling_keys(self, cluster_queue: str) -> tuple[int, int]:
         """Return the numbers of equivalence classes of active and of inadmissible workloads.

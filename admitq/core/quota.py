@@ -13,7 +13,7 @@ spilled                max(0, U - L): what is taken from the parent's pool
 =====================  ==========================================  ======================================
 
 Amounts in cells are exact and not bounded. An unlimited amount is a number that no usage can reach. So
-additions and subtractions with it are exact. Results are bounded to int64.
+additions and subtractions with it are exact. Results are clamped to int64.
 
 Decisions spend most of their time in this module. So its loops read fields instead of calling properties.
 """
@@ -30,7 +30,7 @@ NO_QUOTA: Final = ResourceQuota(0)
 
 
 def clamp_to_int64(amount: int) -> int:
-    """Return an amount bounded to int64. An unlimited amount stays unlimited."""
+    """Return the int64 that is nearest to the amount. An unlimited amount becomes ``UNLIMITED``."""
     if LOWEST <= amount <= UNLIMITED:
         return amount
     return UNLIMITED if amount > 0 else LOWEST

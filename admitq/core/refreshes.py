@@ -1,17 +1,23 @@
 """Find the statuses of queues and cohorts that must be refreshed.
 
-Handlers record statuses that may have changed. Such a status may still be equal to the last one. To find out,
-its *fingerprint* is compared, which has all inputs of the status (``statuses``).
+Handlers record the queues and cohorts whose statuses may have changed. A recorded queue is refreshed if the
+*fingerprint* of its status changed since the last refresh (``statuses``). A recorded cohort is always
+refreshed.
 """
 
 from admitq.core.entries import ClusterQueueEntry, LocalQueueEntry
 from admitq.core.instructions import Instruction, RefreshCohort
-from admitq.core.statuses import ClusterQueueFingerprint, LocalQueueFingerprint, LocalQueueReason, local_queue_reason
+from admitq.core.statuses import (
+    ClusterQueueFingerprint,
+    LocalQueueFingerprint,
+    LocalQueueReason,
+    local_queue_reason,
+)
 from admitq.core.world import World
 
 
 def take_refreshes(world: World) -> list[Instruction]:
-    """Return one instruction for each status that differs from the last refresh."""
+    """Return one instruction for each status to refresh, and forget which statuses may have changed."""
     result: list[Instruction] = []
     if world.outbox.touched_cluster_queues:
         _refresh_cluster_queues(world, result)

@@ -1,7 +1,12 @@
-"""The statuses of queues and cohorts: numbers and conditions as values.
+"""The statuses of queues and cohorts: immutable values with the numbers and conditions of the API statuses.
 
-A status is computed when a caller reads it. Its *mark* shows whether it may have changed: while the mark is
-equal, the status is, too. A mark costs much less than a status, and many events come between two reads.
+A status is computed when a caller reads it. The status of a queue has a *fingerprint*: a tuple of its inputs,
+with version numbers in place of large inputs. If two fingerprints of a queue are equal, the statuses are
+equal. A fingerprint costs much less than a status. So ``refreshes`` compares fingerprints, and requests a
+refresh of a queue only if its fingerprint changed.
+
+A *ledger account* has the sums of the reservations in one queue (``ledger``). A *pair* is a (flavor,
+resource). A *cell* has quota and usage of one pair at one node of a cohort tree (``quota``).
 """
 
 from collections.abc import Mapping
@@ -19,7 +24,7 @@ from admitq.core.model import ClusterQueue, ConsumedResources, LocalQueue, Objec
 
 
 class ResourceTotal(NamedTuple):
-    """The usage of a resource, and the part of it beyond the nominal quota."""
+    """The usage of a resource, and the part of the usage that is borrowed."""
 
     resource: str
     total: int
@@ -36,9 +41,12 @@ class FlavorTotals(NamedTuple):
 class ClusterQueueStatus(NamedTuple):
     """The status of a ClusterQueue.
 
-    ``reason`` is the reason of condition Active. ``pending`` is the number of all pending workloads.
-    ``inadmissible`` is the number of those that are parked or held back. While the ClusterQueue is not
-    active, it equals ``pending``.
+    ``active`` and ``reason`` are the status and the reason of condition Active. ``pending`` is the number of
+    all pending workloads. ``inadmissible`` is the number of pending workloads that are parked or held back.
+    If the ClusterQueue is inactive, ``inadmissible`` equals ``pending``.
+
+    ``reserving`` is the number of workloads with a reservation, and ``flavors_reservation`` is their usage.
+    ``admitted`` is the number of admitted workloads, and ``flavors_usage`` is their usage.
     """
 
     active: bool
@@ -51,7 +59,7 @@ class ClusterQueueStatus(NamedTuple):
     flavors_reservation: tuple[FlavorTotals, ...]
     flavors_usage: tuple[FlavorTotals, ...]
     share: Share | None = None
-    """Its dominant resource share; None without fair sharing."""
+    """The dominant resource share of the ClusterQueue; None if fair sharing is not configured."""
 
 
 class LocalQueueReason(StrEnum):
@@ -64,9 +72,10 @@ class LocalQueueReason(StrEnum):
 
 
 class LocalQueueStatus(NamedTuple):
-    """The status of a LocalQueue. ``borrowed`` of its totals is not used, and is 0.
+    """The status of a LocalQueue.
 
-    If its ClusterQueue does not exist, all counts are 0, and there are no totals.
+    A LocalQueue has no quota, so ``borrowed`` is 0 in all its totals. If the ClusterQueue of the LocalQueue
+    does not exist, all counts are 0, and the totals are None.
     """
 
     active: bool
@@ -77,9 +86,14 @@ class LocalQueueStatus(NamedTuple):
     flavors_reservation: tuple[FlavorTotals, ...] | None
     flavors_usage: tuple[FlavorTotals, ...] | None
     consumed: ConsumedResources | None = None
-    """The consumed amounts; None without admission fair sharing."""
+    """The decayed amounts that the LocalQueue consumed. None if admission fair sharing is not configured."""
     weighted_past_usage: Fraction | None = None
-    """The weighted past usage, which orders LocalQueues; None if infinite or without fair sharing."""
+    """The weighted sum of consumed amounts and penalties, divided by the weight of the LocalQueue.
+
+    With usage-based admission, a ClusterQueue evaluates LocalQueues with smaller values first. None if
+    admission fair sharing is not configured. Also None if the value is infinite, because the weight of the
+    LocalQueue is 0 or less.
+    """
 
 
 class PendingWorkload(NamedTuple):
@@ -89,44 +103,72 @@ class PendingWorkload(NamedTuple):
     local_queue: ObjectKey
     cluster_queue: str
     is_inadmissible: bool
-    """Whether statuses count it as inadmissible."""
+    """Whether the workload is parked or held back, or its ClusterQueue is inactive or does not exist."""
 
 
 class CohortStatus(NamedTuple):
-    """The status of a cohort: the quota and the reservations of its subtree, by flavor and resource."""
+    """The status of a cohort.
+
+    ``subtree_quota`` is the cohort's own quota and the quota that its children lend. ``subtree_reservations``
+    is the usage of all workloads with a reservation in the ClusterQueues below the cohort.
+    """
 
     subtree_quota: tuple[tuple[FlavorResource, int], ...]
     subtree_reservations: tuple[tuple[FlavorResource, int], ...]
     share: Share | None = None
-    """Its dominant resource share; None without fair sharing."""
+    """The dominant resource share of the cohort; None if fair sharing is not configured."""
 
 
 ClusterQueueFingerprint = tuple[ClusterQueue, tuple[InactiveCause, ...], int, int, int, int]
-"""The inputs of a ClusterQueue's status: its specification, its inactive causes, the version of its account,
-the numbers of pending and of inadmissible workloads, and the quota generation of its tree if it has a share.
+"""The fingerprint of a ClusterQueue's status. The elements are, in this order:
+
+- the specification of the ClusterQueue;
+- its inactive causes;
+- the version of its ledger account;
+- the number of pending workloads;
+- the number of workloads that are parked or held back;
+- the *quota generation* of its cohort tree, a number that differs after each change of quota or shape of the
+  tree. It is 0 if fair sharing is not configured, because the status then has no share.
 """
 
 LocalQueueFingerprint = tuple[LocalQueueReason, ClusterQueue | None, int, int, int]
-"""The inputs of a LocalQueue's status: its reason, the specification of its ClusterQueue, the version of its
-account, the number of pending workloads, and the version of its usage account."""
+"""The fingerprint of a LocalQueue's status. The elements are, in this order:
+
+- the reason of its condition Active;
+- the specification of its ClusterQueue; None if the ClusterQueue does not exist;
+- the version of its ledger account;
+- the number of pending workloads;
+- the version of its *usage account*, which has its past usage (``admission_fair_sharing``). It is 0 if
+  admission fair sharing is not configured.
+"""
 
 
 class ReportedPastUsage(NamedTuple):
-    """The past usage that the status of a LocalQueue reports."""
+    """The past usage of a LocalQueue, for the fields of the same names in ``LocalQueueStatus``."""
 
     consumed: ConsumedResources | None
     weighted_past_usage: Fraction | None
 
 
 def _nominal(node: Node, pair: FlavorResource) -> int | None:
-    """Return the nominal quota beyond which usage is borrowed; None without a cohort to borrow from."""
+    """Return the nominal quota of a node for a pair. Usage beyond this quota is borrowed.
+
+    None if the node declares no parent cohort, and so cannot borrow. Also None if the node has no cell of the
+    pair.
+    """
     return node.cells[pair].nominal if node.declared_parent is not None and pair in node.cells else None
 
 
 def _totals(
     spec: ClusterQueue, usage: Mapping[FlavorResource, int], node: Node | None
 ) -> tuple[FlavorTotals, ...]:
-    # A status lists each flavor once, even if a stored ClusterQueue has a flavor in several groups.
+    """Return the usage of each flavor of a ClusterQueue.
+
+    ``node`` is the node of the ClusterQueue. It is None for the status of a LocalQueue, which borrows
+    nothing.
+    """
+    # The webhook rejects a flavor in two resource groups. A ClusterQueue that was written without the webhook
+    # can have one. The status lists such a flavor once.
     result: dict[str, dict[str, ResourceTotal]] = {}
     for group in spec.resource_groups:
         for flavor in group.flavors:
@@ -136,7 +178,9 @@ def _totals(
                 total = usage.get(pair, 0)
                 nominal = None if node is None else _nominal(node, pair)
                 borrowed = 0 if nominal is None else max(0, total - nominal)
-                resources[resource] = ResourceTotal(resource, quota.clamp_to_int64(total), quota.clamp_to_int64(borrowed))
+                resources[resource] = ResourceTotal(
+                    resource, quota.clamp_to_int64(total), quota.clamp_to_int64(borrowed)
+                )
     return tuple(FlavorTotals(name, tuple(resources.values())) for name, resources in result.items())
 
 
@@ -168,7 +212,10 @@ def cluster_queue_status(
 def local_queue_reason(
     spec: LocalQueue, *, cluster_queue_exists: bool, cluster_queue_active: bool
 ) -> LocalQueueReason:
-    """Return the reason of a LocalQueue's Active condition. Its own stop policy comes first."""
+    """Return the reason of a LocalQueue's Active condition.
+
+    The stop policy of the LocalQueue takes precedence over the state of its ClusterQueue.
+    """
     if spec.stop_policy is not StopPolicy.NONE:
         return LocalQueueReason.STOPPED
     if not cluster_queue_exists:

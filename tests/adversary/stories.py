@@ -125,7 +125,7 @@ async def running_pod_is_detached_from_its_job(arena: Arena, queue: str) -> None
         ({"labels": None, "ownerReferences": None}, f"metadata.labels[{uid}]"),
     ):
         call = arena.tenant.change(PODS, name, {"metadata": patch})
-        await arena.refused(call, 403, f"{field}: Forbidden: the mark decides")
+        await arena.refused(call, 403, f"{field}: Forbidden: this field protects quota")
     await arena.tenant.change(PODS, name, {"metadata": {"labels": {"mine": "yes"}}})
     await longer_than_a_reaction()
     found = (await arena.admin.get(PODS, name))["metadata"]
@@ -564,7 +564,7 @@ async def t8_elastic_job_grows_and_its_gates_are_removed(arena: Arena, queue: st
     await longer_than_a_reaction()
     await expect_at_most(arena, queue, 1)
     for answer in answers:
-        assert_refused(answer, 403, "the mark decides")
+        assert_refused(answer, 403, "this field protects quota")
 
 
 async def t10_parallelism_of_an_admitted_job_rises(arena: Arena, queue: str) -> None:

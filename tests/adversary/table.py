@@ -32,7 +32,7 @@ def annotation(name: str) -> Path:
     return ("metadata", "annotations", f"{{names.{name}}}")
 
 
-MARK: Final = Refused(403, ("Forbidden: the mark decides what is charged to the queue",))
+MARK: Final = Refused(403, ("Forbidden: this field protects quota",))
 """The refusal of a change of a protected mark; it names the field as well."""
 
 
@@ -72,7 +72,7 @@ def _marks() -> Iterator[Attempt]:
     yield from rows(
         "waiting-pod", "pod", [("spec", "schedulingGates", 0)], [Way.JSON_REMOVE, Way.PUT_WITHOUT], MARK
     )
-    topology = Refused(403, ("/topology]: Forbidden: the mark decides what is charged",))
+    topology = Refused(403, ("/topology]: Forbidden: this field protects quota",))
     yield from rows(
         "waiting-pod", "pod", [("spec", "schedulingGates", 1)], [Way.JSON_REMOVE, Way.PUT_WITHOUT], topology
     )

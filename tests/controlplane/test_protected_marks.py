@@ -25,7 +25,7 @@ async def assert_refused(stage: Stage, name: str, patch: Any, *fields: str) -> N
     with pytest.raises(ApiError) as error:
         await stage.change(PODS, name, patch)
     for field in fields:
-        assert f"{field}: Forbidden: the mark decides what is charged" in error.value.message
+        assert f"{field}: Forbidden: this field protects quota" in error.value.message
     assert "update workloads/status in this namespace" in error.value.message
 
 

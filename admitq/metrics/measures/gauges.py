@@ -62,14 +62,16 @@ class WorkloadGauges:
 
     def _set_pending_by_local_queue(self) -> None:
         """Count the active and the inadmissible workloads of each LocalQueue."""
-        parked = (
-            Counter(workload.local_queue for workload in self._pending.workloads() if workload.is_inadmissible)
+        inadmissible_by_queue = (
+            Counter(
+                workload.local_queue for workload in self._pending.workloads() if workload.is_inadmissible
+            )
             if self._queues.pending_by_local_queue
             else {}
         )
         for key, pending in self._queues.pending_by_local_queue.items():
             labels = {"name": key.name, "namespace": key.namespace}
-            inadmissible = parked.get(key, 0)
+            inadmissible = inadmissible_by_queue.get(key, 0)
             for status, count in (("active", pending - inadmissible), ("inadmissible", inadmissible)):
                 self._metrics.set("local_queue_pending_workloads", max(0, count), status=status, **labels)
 

@@ -70,9 +70,9 @@ async def change(
 
 def rejection_message(field: str) -> str:
     return (
-        f"{field}: Forbidden: the mark decides what is charged to the queue, and only admitq, the "
-        "controllers that own the object, and accounts that may update workloads/status in this namespace "
-        "may change or remove it; keep it as it is, or delete the object and create another"
+        f"{field}: Forbidden: this field protects quota, so this account may not change it; keep the field "
+        "as it is, or delete the object and create another; accounts that may change the field: admitq, the "
+        "controllers that own the object, and accounts that may update workloads/status in this namespace"
     )
 
 
@@ -106,7 +106,7 @@ async def test_mark_change_of_managed_pod_by_ordinary_user_is_rejected(field: st
 async def test_mark_change_of_managed_pod_by_admitq_needs_no_access_review(new: Any) -> None:
     lookups = FakeLookups()
     answer = await change(a_pod(), new, user="system:serviceaccount:admitq-system:manager", lookups=lookups)
-    assert "the mark decides" not in str(answer.body)
+    assert "this field protects quota" not in str(answer.body)
     assert lookups.accesses == []
 
 

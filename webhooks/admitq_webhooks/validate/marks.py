@@ -1,4 +1,4 @@
-"""Protected marks: labels, annotations and gates of pods and jobs that decide what is charged.
+"""Protected marks: labels, annotations and gates of pods and jobs by which admitq enforces quota.
 
 Pure functions. ``admitq_webhooks.mark_reviews`` decides which accounts may change a mark.
 """
@@ -189,17 +189,15 @@ def _find_in(value: Any, path: ErrorPath, field: _MarkLocation) -> Iterator[tupl
 
 def mark_errors(changed: list[ErrorPath], names: Names) -> list[FieldError]:
     """Return the errors for an account that may not change these marks."""
-    allowed = (
-        f"only {names.product}, the controllers that own the object, and accounts that may update "
-        "workloads/status in this namespace may change or remove it"
+    remedy = (
+        "keep the field as it is, or delete the object and create another; accounts that may change the "
+        f"field: {names.product}, the controllers that own the object, and accounts that may update "
+        "workloads/status in this namespace"
     )
     return [
-        FieldError.forbidden(path, f"the mark decides what is charged to the queue, and {allowed}", _REMEDY)
+        FieldError.forbidden(path, "this field protects quota, so this account may not change it", remedy)
         for path in changed
     ]
-
-
-_REMEDY: Final = "keep it as it is, or delete the object and create another"
 
 
 def _path(base: ErrorPath, field: _MarkLocation) -> ErrorPath:
