@@ -13,9 +13,9 @@ from admitq_webhooks.large_reviews import LARGE_BYTES
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
+from tests.controlplane.pods import pod, until_phases
 from tests.controlplane.pods_of_jobs import until_pods_exist
 from tests.controlplane.stage import Stage, condition_of
-from tests.controlplane.test_pods import pod, until_phases
 
 
 async def make_queue(client: Client, names: Names, namespace: str) -> str:

@@ -9,10 +9,10 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
+from tests.controlplane.pods import group, until_phases
 from tests.controlplane.pods_of_jobs import succeed_pods, until_pods_exist
 from tests.controlplane.recording import list_series, sum_of_series
 from tests.controlplane.stage import Stage, changes_between, condition_of, controlled_by
-from tests.controlplane.test_pods import group, until_phases
 from tests.unit.metrics.metric_table import PROMISED
 
 SPOT = {

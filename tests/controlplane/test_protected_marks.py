@@ -8,9 +8,9 @@ import pytest
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from localcluster.installation import Installation
+from tests.controlplane.pods import group, phases, pod, until_phases, until_workload
 from tests.controlplane.stage import Stage
 from tests.controlplane.tenants import tenant
-from tests.controlplane.test_pods import group, phases, pod, until_phases, until_workload
 
 
 @pytest.fixture

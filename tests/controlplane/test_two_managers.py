@@ -40,9 +40,9 @@ from tests.controlplane.kind_cases import (
     submit,
 )
 from tests.controlplane.leader_worker_sets import LWS, create_group_pods
+from tests.controlplane.pods import gates, group, pod, until_phases
 from tests.controlplane.recording import Record, record_versions
 from tests.controlplane.stage import Stage, condition_of, run_concurrently
-from tests.controlplane.test_pods import gates, group, pod, until_phases
 from tests.controlplane.test_serving_kinds import pods_of, scale, serve, template, until_pods
 
 BOTH_LEAD: Final[Mapping[str, Any]] = {

@@ -28,7 +28,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.stage import Stage, condition_of
-from tests.unit.manager.test_recovery import fail, fail_to_handle
+from tests.unit.manager.failing_core import fail, fail_to_handle
 
 QUOTA = 8
 """CPUs of the cohort; each of its two ClusterQueues has half of them."""

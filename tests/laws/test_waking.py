@@ -22,8 +22,11 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.state import AdmissionState
-from tests.laws.waking_cases import CASES
 from tests.laws.waking_objects import F1, NOW, TEAM, TO_A, WAITING, Case, Observation
+from tests.laws.waking_queue_cases import QUEUE_CASES
+from tests.laws.waking_workload_cases import WORKLOAD_CASES
+
+CASES: Final = (*QUEUE_CASES, *WORKLOAD_CASES)
 
 
 def observed(value: Observation) -> Event:

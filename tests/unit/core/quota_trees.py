@@ -38,6 +38,10 @@ Stated = int | Mapping[str, Any]
 
 Weight = Fraction | float | str
 
+OWN = "InClusterQueue"
+RECLAIMED = "InCohortReclamation"
+WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+
 
 def pair(name: str) -> FlavorResource:
     flavor, _, resource = name.rpartition("/")
@@ -68,6 +72,10 @@ def policy(
         PreemptionPolicy(within),
         BorrowWithinCohort(PreemptionPolicy(borrow), threshold),
     )
+
+
+RECLAIM_ANY = policy(reclaim="Any")
+LOWER_IN_QUEUE = policy(within="LowerPriority")
 
 
 NamesAndReasons = list[tuple[str, str]]

@@ -17,6 +17,7 @@ from admitq.core.model import (
     ObjectKey,
     PodSet,
     PreemptionPolicy,
+    QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -26,6 +27,8 @@ from admitq.core.refusals import Refusal
 from admitq.core.requests import template_requesting
 from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
+
+STRICT = QueueingStrategy.STRICT_FIFO
 
 LOWER = ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY)
 RECLAIM = ClusterQueuePreemption(

@@ -16,7 +16,7 @@ from admitq.manager.event_loop_blocking import LONGEST_BLOCKING_METRIC, WINDOW_S
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import LOG_ONLY
 from tests.unit.controllers.builders import KINDS
-from tests.unit.manager.test_recovery import BAD, Defect, RunningManager, fail, running_manager, wait_until
+from tests.unit.manager.failing_core import BAD, Defect, RunningManager, fail, running_manager, wait_until
 
 QUEUES = ("-1", "-2", "-3")
 

@@ -17,7 +17,7 @@ from admitq.runtime.credentials import Credentials
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import ObjectChange
 from tests.unit.controllers.builders import KINDS
-from tests.unit.manager.test_recovery import (
+from tests.unit.manager.failing_core import (
     BAD,
     CHANGED,
     OBJECTS,

@@ -24,8 +24,10 @@ from admitq.integrations.ownership import is_controlled_by
 from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import value_at, with_value
+from tests.unit.controllers import job_history_events as events
 from tests.unit.controllers import test_job_histories as histories
 from tests.unit.controllers.builders import KINDS, NAMES, instant, timestamp
+from tests.unit.controllers.job_history_place import Place
 from tests.unit.controllers.serving.objects import lws, lws_pod, pod, stateful_set
 
 HISTORIES, LENGTH = 25, 25
@@ -49,7 +51,7 @@ LEADER_WORKER = Kind(LEADER_WORKER_SET, lws, lambda index: lws_pod(index // 3, i
 
 
 @dataclass
-class ServingPlace(histories.Place):
+class ServingPlace(Place):
     """A namespace with one serving object, its pods and its Workloads."""
 
     serves: Kind = STATEFUL
@@ -177,7 +179,7 @@ def pod_is_created(place: ServingPlace, _random: Random) -> None:
 
 def pods_are_scaled_down(place: ServingPlace, _random: Random) -> None:
     if place.wanted_pods() == 0:
-        histories.job_is_deleted(place, _random)
+        events.job_is_deleted(place, _random)
 
 
 def pod_is_deleted(place: ServingPlace, random: Random) -> None:
@@ -202,14 +204,14 @@ STATUSES: list[dict[str, Any]] = [
     {"phase": "Succeeded"},
 ]
 EVENTS: list[Event] = [
-    *4 * [histories.quota_is_reserved],
-    histories.workload_is_preempted,
-    histories.workload_activity_changes,
-    histories.workload_is_deleted,
-    histories.check_state_changes,
-    histories.admission_gates_change,
-    histories.queues_change,
-    histories.time_passes,
+    *4 * [events.quota_is_reserved],
+    events.workload_is_preempted,
+    events.workload_activity_changes,
+    events.workload_is_deleted,
+    events.check_state_changes,
+    events.admission_gates_change,
+    events.queues_change,
+    events.time_passes,
     object_is_created,
     object_is_deleted,
     queue_or_priority_of_object_changes,
