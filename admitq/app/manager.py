@@ -330,7 +330,7 @@ class ManagerPart:
             TimeoutError: the stores were not complete in time.
         """
         for default in unset_default_notices(self._settings.configuration):
-            log.warning("setting missing, using its default", default=default)
+            log.warning("setting is not configured, default applies", default=default)
         await self._open.enter_async_context(self._client)
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")

@@ -5,9 +5,9 @@ all resources of a resource group that it requests. Its resource groups are inde
 *demand* (``QuotaDemand``) is an amount of one resource that a unit requests from a flavor. The demand names
 its *pair* (flavor, resource), and its *cell*: the quota and usage of this pair in the ClusterQueue.
 
-A flavor is refused if its nodes cannot hold the pods (taints, node selector, affinity), or if it has too
-little quota of a resource. If unused quota is not enough, the *oracle* answers what preemption could achieve.
-The oracle is a function, which the caller passes.
+A flavor is refused if its nodes cannot hold the pods (taints, node selector, affinity), or if the request
+exceeds all quota that the ClusterQueue may use, borrowed quota included. If only unused quota is missing, the
+*oracle* answers what preemption could achieve. The oracle is a function, which the caller passes.
 
 One call of ``assign`` is one attempt of a scan. The result says, for each resource group, at which flavor the
 attempt stopped, if flavors are left after that one. If the workload then loses the quota to another workload,
@@ -54,9 +54,9 @@ from admitq.core.requests import PodSetDemand
 
 
 class PreemptionQuestion(NamedTuple):
-    """A question to the oracle: whether preemption could make this amount of a pair available in total.
+    """A question to the oracle: whether preemption could make quota available for this amount of a pair.
 
-    The amount includes what unused quota covers.
+    The amount is the whole amount that the workload needs of the pair, not only the missing part.
     """
 
     pair: FlavorResource
@@ -84,6 +84,7 @@ def _by_mode_then_level(fit: FlavorFit) -> tuple[int, int, int]:
 
 
 def _by_level_then_mode(fit: FlavorFit) -> tuple[int, int, int]:
+    # All modes from PREEMPT on count as equal at first, then the level decides.
     capped_mode = min(fit.mode, FitMode.PREEMPT)
     return (capped_mode, -fit.borrow_level, fit.mode)
 
@@ -106,7 +107,7 @@ def should_try_next_flavor(fit: FlavorFit, fungibility: FlavorFungibility | None
     """Whether the search of a resource group continues with the next flavor.
 
     Args:
-        fit: mode and borrow level of the present flavor, for its least preferred resource.
+        fit: mode and borrow level of the present flavor, for the resource that fits worst.
         fungibility: the rules of the ClusterQueue. If they are None, the search stops only at a flavor that
             fits without preemption.
     """
@@ -144,16 +145,16 @@ class _FlavorResult(NamedTuple):
     """The result of one flavor.
 
     Attributes:
-        least_preferred: mode and borrow level of one resource: the one that the preference of the
-            ClusterQueue ranks last. Flavors are compared by this value.
+        worst_fit: mode and borrow level of the resource that fits worst, in the order of the ClusterQueue's
+            preference. Flavors are compared by this value.
         mode: the worst mode of all resources.
-        borrow_level: the highest borrow level of all resources. It may be that of another resource.
+        borrow_level: the highest borrow level of all resources, perhaps of another resource than ``mode``.
         contested: the pairs that do not fit into unused quota.
         refusals: why the flavor is refused, or why resources do not fit into unused quota. The last refusal
             gives the severity of the flavor.
     """
 
-    least_preferred: FlavorFit
+    worst_fit: FlavorFit
     mode: FitMode
     borrow_level: int
     contested: tuple[FlavorResource, ...]
@@ -169,10 +170,10 @@ _PriorUsage = dict[FlavorResource, int]
 def _evaluate_flavor(
     flavor_option: FlavorOption, prior_usage: _PriorUsage, options: FlavorOptions, oracle: Oracle
 ) -> _FlavorResult:
-    """Return how unused quota or preemption can serve all requests of a unit if it gets this flavor."""
+    """Return how a flavor fits the requests of a unit in one resource group."""
     if flavor_option.refusal is not None:
         return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (flavor_option.refusal,))
-    least_preferred, mode, level = FITS_WITHOUT_BORROWING, FitMode.FIT, 0
+    worst_fit, mode, level = FITS_WITHOUT_BORROWING, FitMode.FIT, 0
     contested: tuple[FlavorResource, ...] = ()
     refusals: tuple[FlavorRefusal, ...] = ()
     for demand in flavor_option.demands:
@@ -192,14 +193,14 @@ def _evaluate_flavor(
             contested = (*contested, pair)
         if fit is not FITS_WITHOUT_BORROWING:
             mode, level = min(mode, fit.mode), max(level, fit.borrow_level)
-            least_preferred = min(least_preferred, fit, key=_preference(options))
-    return _FlavorResult(least_preferred, mode, level, contested, refusals)
+            worst_fit = min(worst_fit, fit, key=_preference(options))
+    return _FlavorResult(worst_fit, mode, level, contested, refusals)
 
 
 def _evaluate_shortage(
     demand: QuotaDemand, prior_amount: int, free: int, options: FlavorOptions, oracle: Oracle
 ) -> tuple[FlavorFit, FlavorRefusal]:
-    """Return how a demand that is more than the unused quota fits with preemption, and the refusal."""
+    """Return how a demand beyond the unused quota fits with preemption, and the refusal to report."""
     pair, cell, amount = demand
     total = add(prior_amount, amount)
     maximum = quota.potential_available(cell)
@@ -229,7 +230,7 @@ class _GroupResult(NamedTuple):
     """The result of the search of one resource group.
 
     Attributes:
-        chosen: the best flavor for the unit. It may need preemption. None if all flavors have mode NO_FIT.
+        chosen: the best flavor for the unit, with any mode except NO_FIT. None if all flavors have that mode.
         best_result: the result of the chosen flavor.
         flavor_results: the results of all flavors that were evaluated or refused, by name.
         stopped_at: the index of the flavor at which the search stopped; None if no flavors are left after it.
@@ -285,9 +286,9 @@ def _search_group(
             flavor_results.append((flavor_option.flavor, result))
             if result.mode is not FitMode.NO_FIT:
                 preferred = _preference(options)
-                if chosen is None or preferred(result.least_preferred) > preferred(best.least_preferred):
+                if chosen is None or preferred(result.worst_fit) > preferred(best.worst_fit):
                     chosen, best = flavor_option, result
-                if not should_try_next_flavor(result.least_preferred, options.fungibility):
+                if not should_try_next_flavor(result.worst_fit, options.fungibility):
                     break
         elif refuses_others:
             refusal = OriginalHasOtherFlavor(flavor_option.flavor, required_flavor)
@@ -320,8 +321,8 @@ def assign(
         oracle: answers what preemption could achieve.
         restrict_to: podsets with the flavors that they must keep. The search considers no other flavor. It
             finds out whether these flavors fit now, or with preemption.
-        original: podsets of the original with their flavors, if the workload replaces another one, its
-            original. The search refuses all other flavors.
+        original: the podsets of the workload that this workload replaces, with their flavors; None if it
+            replaces none. The search refuses all other flavors.
     """
     request_options = options.options_for(demands)
     is_unrestricted = restrict_to is None and original is None
@@ -351,9 +352,9 @@ def assign(
 
 
 def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions) -> tuple[int, ...] | None:
-    """Return the borrow level of each resource group of each unit if the search chooses only first flavors.
+    """Return the borrow level of each resource group of each unit, if each gets the first flavor of its list.
 
-    Return None if a request does not fit into a first flavor, or if the search continues after this flavor.
+    Return None if a request does not fit into the first flavor, or if the search continues after this flavor.
     """
     if request_options.first is None:
         return None
@@ -371,7 +372,7 @@ def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions
 
 
 _GroupKey = tuple[str, str]
-"""The key of a resource group of a unit: the unit's first podset, and the group's first resource."""
+"""A podset and a resource. The first of each are the key of a resource group of a unit."""
 
 
 def _required_flavor(unit: UnitOptions, group: GroupOptions, required: Mapping[_GroupKey, str]) -> str | None:
@@ -466,6 +467,6 @@ def _considered_flavors(
     """Yield the flavors that the search considered, except those that fit without borrowing."""
     for (pod_set, _), group_result in group_results:
         for flavor, result in group_result.flavor_results:
-            fit = result.least_preferred
+            fit = result.worst_fit
             if fit != FITS_WITHOUT_BORROWING:
                 yield ConsideredFlavor(pod_set, flavor, fit.mode, fit.borrow_level, result.refusals)

@@ -196,7 +196,7 @@ class AdmissionWriter:
         except ApiError as error:
             await self._retry_report(instruction, error)
         except NotLeadingError as error:
-            log.info("pending reason not written, not leading", workload=str(key), error=str(error))
+            log.info("pending reason not written, leadership lost", workload=str(key), error=str(error))
         else:
             self._transient_failures = 0
 

@@ -232,7 +232,9 @@ class GuardedWrites:
             return _UNDECIDED
         if attempts.may_still_take_effect and not is_superseded:
             return _UNDECIDED
-        log.info("decision not written, evaluating again", workload=str(decision.key), error=str(refusal))
+        log.info(
+            "decision discarded, workload is evaluated again", workload=str(decision.key), error=str(refusal)
+        )
         if not refusal.is_conflict:
             # The decision has no effect in any case; the withdrawal states why.
             await self._withdraw(decision, observed, refusal)
@@ -342,7 +344,7 @@ class _Attempts:
             self.is_counted = True
             self._count(self._decision.kind, 1)
             log.warning(
-                "decision not written yet, retrying",
+                "decision write failed, retrying the write",
                 decision=self._decision.kind,
                 workload=str(self._decision.key),
                 error=str(error),

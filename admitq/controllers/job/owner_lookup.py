@@ -106,7 +106,7 @@ class OwnerLookup:
                 return None
             if error.is_forbidden:
                 log.warning(
-                    "owners of jobs unreadable",
+                    "owners of jobs cannot be read",
                     resource=str(resource),
                     effect="jobs that they control are not managed",
                     remedy="allow the manager to get them",

@@ -60,7 +60,7 @@ class AbsentOwners:
                     continue
                 if error.is_forbidden:
                     log.warning(
-                        "owner of deleted workload unreadable",
+                        "owner of deleted workload cannot be read",
                         namespace=namespace,
                         owner=f"{kind}.{group} {reference.get('name')}",
                         remedy="allow the manager to get it",

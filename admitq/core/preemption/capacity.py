@@ -102,7 +102,7 @@ def _listed_usage_removed(
             cell.usage = usage
 
 
-def restore_unneeded(removed: list[Candidate], is_enough: Callable[[], bool]) -> None:
+def drop_unneeded(removed: list[Candidate], is_enough: Callable[[], bool]) -> None:
     """Restore every candidate that is not needed, from the last but one that was removed to the first.
 
     The last candidate is needed: the candidates before it were not enough. It takes the position of each

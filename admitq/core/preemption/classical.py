@@ -9,15 +9,15 @@ Terms of this module:
 - A *level* is a cohort of the path. The cohort has one child that is also on the path. The candidates of the
   level are below the cohort, but not below this child. If the child is a cohort, lower levels have the
   candidates below the child.
-- The *remaining request* at a node of the path is the part of the request that the unused local quota of
-  lower nodes does not cover. *Local quota* is quota that a node does not lend.
+- The *remaining request* at a node of the path is the request minus the unused local quota of the nodes of
+  the path below this node. *Local quota* is quota that a node does not lend.
 - The preemptor has the *advantage* at a level if some node of the path below the level's cohort has enough
   quota: usage + remaining request <= subtree quota, for each pair with a remaining request.
 
 A search makes up to two *attempts*: one in which the preemptor may borrow, and one in which it may not. The
 search uses the first attempt that frees enough. ``reclaimWithinCohort`` limits the candidates of other
-ClusterQueues in every attempt. In an attempt in which the preemptor may borrow, ``borrowWithinCohort`` limits
-the candidates at levels without the advantage further.
+ClusterQueues in every attempt. In an attempt in which the preemptor may borrow, ``borrowWithinCohort`` also
+limits the candidates at levels without the advantage.
 
 An attempt removes candidates in this order, until the preemptor fits:
 
@@ -26,7 +26,7 @@ An attempt removes candidates in this order, until the preemptor fits:
 2. the other candidates: levels and ClusterQueue in the same order.
 
 Module ``candidates`` describes the order within each of these groups. At the end, the attempt drops the
-candidates that the preemptor does not need (``restore_unneeded``).
+candidates that the preemptor does not need (``drop_unneeded``).
 """
 
 import heapq
@@ -42,8 +42,8 @@ from admitq.core.preemption.candidates import STAGES, Candidate, Stage, TargetSe
 from admitq.core.preemption.capacity import (
     Reachability,
     RequestedCapacity,
+    drop_unneeded,
     estimate_reachability,
-    restore_unneeded,
 )
 from admitq.core.preemption.index import OrderIndex
 from admitq.core.preemption.policies import highest_priority
@@ -125,9 +125,9 @@ def _all_borrow(must_borrow: _MustBorrow) -> bool:
 
 
 class _UnreachedChildren:
-    """The listed children of a cohort, from the first child on that the search has not reached.
+    """The listed children of a cohort that the search has not reached yet.
 
-    The index lists a child if the child borrows and has candidates.
+    The candidate index lists a child if the child borrows and has candidates.
 
     Args:
         children: the list of the index: all listed children with their sort keys, in order.
@@ -159,7 +159,7 @@ class _UnreachedChildren:
 
 
 class _OpenedQueue:
-    """The candidates of a ClusterQueue that the search has reached, from the next candidate on."""
+    """A ClusterQueue that the search has reached, with its candidates that the search has not taken yet."""
 
     __slots__ = ("_next", "_remaining", "must_borrow")
 
@@ -197,7 +197,7 @@ class _CandidateWalk:
         Usage only falls during a search, so the node will not borrow again.
         """
         serial_number = count()
-        # The sources of candidates, by a lower bound for the sort keys of their candidates.
+        # The sources of candidates. No candidate of a source comes before the sort key of the source.
         heap: list[tuple[PreemptionOrder, int, _UnreachedChildren | _OpenedQueue]] = []
 
         def push(source: _UnreachedChildren | _OpenedQueue) -> None:
@@ -222,10 +222,11 @@ class _CandidateWalk:
                 heapq.heappop(heap)
 
     def in_order_by_one_sort(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
-        """Yield the same candidates as ``in_order``, with the same duty of the caller.
+        """Yield the same candidates as ``in_order``.
 
-        Call this method only if ``can_order_by_one_sort`` returns true for the levels. One sort of all
-        candidates costs less than a heap. But this method reads all candidates before it yields the first.
+        Here too, the caller must remove each candidate before it asks for the next candidate. Call this
+        method only if ``can_order_by_one_sort`` returns true for the levels. One sort of all candidates
+        costs less than a heap. But this method reads all candidates before it yields the first.
         """
         result: list[Candidate] = []
         for level in levels:
@@ -233,16 +234,16 @@ class _CandidateWalk:
                 if key.order.priority > self._highest:
                     break
                 if child is not level.child_on_path:
-                    result += self._while_borrowing(child)
+                    result += self._until_borrowing_ends(child)
         result.sort(key=_ORDER)
         return iter(result)
 
     def can_order_by_one_sort(self, levels: Iterable[_Level]) -> bool:
         """Whether ``in_order_by_one_sort`` yields the same candidates as ``in_order``.
 
-        In two cases it may not. Candidates below a listed cohort depend on each other: after removals in one
-        ClusterQueue, the cohort may not borrow any more. With usage-based admission, the candidates of a
-        ClusterQueue may not be in the order of their sort keys.
+        The results can differ in two cases. Candidates below a listed cohort depend on each other:
+        removals in one ClusterQueue can end the borrowing of the cohort. With admission fair sharing, the
+        order of the candidates of a ClusterQueue can differ from the order of their sort keys.
         """
         return self._search.world.local_queue_usage is None and not any(
             key.is_cohort and child is not level.child_on_path
@@ -269,7 +270,7 @@ class _CandidateWalk:
         policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
         return self._search.in_stage(self._stage, queue, policy, self._highest, first_key)
 
-    def _while_borrowing(self, node: Node) -> Iterator[Candidate]:
+    def _until_borrowing_ends(self, node: Node) -> Iterator[Candidate]:
         """Yield candidates of a ClusterQueue until their removal ends its borrowing of contested pairs."""
         self._index.write_usage_to_cells(node)
         borrowed = {
@@ -316,7 +317,7 @@ def attempts(
     return (False, True) if never and not has_candidates_with_advantage else (True, False)
 
 
-def _highest_while_borrowing(search: TargetSearch) -> int:
+def _highest_if_preemptor_borrows(search: TargetSearch) -> int:
     """Return the highest priority that ``borrowWithinCohort`` allows for candidates.
 
     This limit applies at levels without the advantage, in the attempt in which the preemptor may borrow.
@@ -332,10 +333,11 @@ def _is_below_nominal(search: TargetSearch) -> bool:
 
 
 def can_preempt_only_in_own_queue(search: TargetSearch, levels_by_advantage: LevelsByAdvantage) -> bool:
-    """Whether no attempt has candidates of other ClusterQueues, whatever workloads they have.
+    """Whether only the preemptor's own ClusterQueue can have candidates.
 
-    If this function returns true, there is one attempt, in which the preemptor may borrow (see ``attempts``).
-    No level has the advantage, and ``borrowWithinCohort`` allows no candidates at the other levels.
+    The answer does not depend on the workloads of other ClusterQueues. If this function returns true,
+    there is one attempt, in which the preemptor may borrow (see ``attempts``). No level has the
+    advantage, and ``borrowWithinCohort`` allows no candidates at the other levels.
     """
     policy = search.preemptor.queue.spec.preemption
     never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER
@@ -356,11 +358,12 @@ def _remove_until_enough(
     """Remove candidates until the preemptor fits, and return those of them that it needs.
 
     At the end, this function restores all usage. The result is empty if the removal of all candidates is not
-    enough. ``restore_unneeded`` defines the order of the result.
+    enough. ``drop_unneeded`` defines the order of the result.
 
     Args:
-        groups: groups of candidates, in order. Each group has a flag: whether the removal of candidates of
-            this group can be enough. ``is_enough`` is first called in the first group with a true flag.
+        groups: groups of candidates, in order. Each group has a flag: whether this group, together with all
+            groups before it, can be enough. From the first true flag on, ``is_enough`` is called after each
+            removal.
         is_enough: whether the preemptor fits without the candidates that are removed now.
     """
     removed: list[Candidate] = []
@@ -372,7 +375,7 @@ def _remove_until_enough(
                 candidate.remove()
                 can_be_enough = can_be_enough or can_be_enough_here
                 if can_be_enough and is_enough():
-                    restore_unneeded(removed, is_enough)
+                    drop_unneeded(removed, is_enough)
                     return removed
         return []
     finally:
@@ -430,7 +433,7 @@ class _ClassicalSearch:
         search, own_policy = self._search, self._queue.spec.preemption.within_cluster_queue
         highest_with_advantage = highest_without_advantage = self._highest
         if may_borrow:
-            highest_without_advantage = min(highest_without_advantage, _highest_while_borrowing(search))
+            highest_without_advantage = min(highest_without_advantage, _highest_if_preemptor_borrows(search))
         for stage in STAGES:
             for levels, highest in (
                 (self._levels_by_advantage.with_advantage, highest_with_advantage),
@@ -451,7 +454,7 @@ class _ClassicalSearch:
         """Set the reason of each victim that is not in the preemptor's own ClusterQueue."""
         without_advantage = {level.cohort for level in self._levels_by_advantage.without_advantage}
         cohorts = {*without_advantage, *(level.cohort for level in self._levels_by_advantage.with_advantage)}
-        highest = _highest_while_borrowing(self._search)
+        highest = _highest_if_preemptor_borrows(self._search)
         for victim in victims:
             if victim.node is self._queue.node:
                 continue
@@ -471,7 +474,7 @@ def find(
 ) -> list[Candidate]:
     """Return the workloads to preempt; an empty list if no attempt frees enough.
 
-    ``restore_unneeded`` defines the order of the result.
+    ``drop_unneeded`` defines the order of the result.
 
     Args:
         search: the preemptor, its usage, and the contested pairs.

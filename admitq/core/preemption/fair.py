@@ -26,8 +26,8 @@ from admitq.core.preemption.candidates import Candidate, TargetSearch
 from admitq.core.preemption.capacity import (
     Reachability,
     RequestedCapacity,
+    drop_unneeded,
     estimate_reachability,
-    restore_unneeded,
 )
 from admitq.core.preemption.targets import FirstRun, Strategy, Target, Targets
 from admitq.core.settings import FairSharing, PreemptionStrategy
@@ -68,7 +68,7 @@ class _FairSearch:
         finally:
             self._capacity.remove_from_usage()
         if fits:
-            restore_unneeded(self.removed, self._capacity.is_available)
+            drop_unneeded(self.removed, self._capacity.is_available)
         return fits
 
     def _run(self, targets: Targets, strategy: Strategy) -> bool:
