@@ -147,7 +147,7 @@ class ManagerPart:
             self._client,
             f"{names.group}/manager",
             identity,
-            on_drop=lambda cause: log.debug("kubernetes event dropped", cause=cause),
+            on_drop=lambda cause: log.debug("kubernetes event not recorded", cause=cause),
             errors=metrics.errors,
         )
         self._state = AdmissionState(
@@ -330,7 +330,7 @@ class ManagerPart:
             TimeoutError: the stores were not complete in time.
         """
         for default in unset_default_notices(self._settings.configuration):
-            log.warning("setting is not configured, default applies", default=default)
+            log.warning("setting is not configured, default applies", setting=default)
         await self._open.enter_async_context(self._client)
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")

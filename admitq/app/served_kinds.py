@@ -252,7 +252,7 @@ class ServedKindControllers:
             log.warning(
                 "kind is no longer served",
                 name=part.spec.name,
-                awaited=f"{part.resource.api_version} {part.resource.kind}",
+                waiting=f"{part.resource.api_version} {part.resource.kind}",
             )
 
 

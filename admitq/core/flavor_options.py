@@ -78,7 +78,7 @@ class UnitOptions(NamedTuple):
     names: tuple[str, ...]
     counts: tuple[int, ...]
     requests: tuple[Amounts, ...]
-    uncovered: tuple[ResourceNotCovered, ...]
+    uncovered_refusals: tuple[ResourceNotCovered, ...]
     groups: tuple[GroupOptions, ...]
 
     @property
@@ -344,7 +344,7 @@ def _first_choices(units: Iterable[UnitOptions]) -> tuple[tuple[QuotaDemand, ...
     usage: dict[FlavorResource, int] = {}
     choices: list[tuple[QuotaDemand, ...]] = []
     for unit in units:
-        if unit.uncovered:
+        if unit.uncovered_refusals:
             return None
         for group in unit.groups:
             first = group.flavor_options[0] if group.flavor_options else None

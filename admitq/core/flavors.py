@@ -6,8 +6,9 @@ all resources of a resource group that it requests. Its resource groups are inde
 its *pair* (flavor, resource), and its *cell*: the quota and usage of this pair in the ClusterQueue.
 
 A flavor is refused if its nodes cannot hold the pods (taints, node selector, affinity), or if the request
-exceeds all quota that the ClusterQueue may use, borrowed quota included. If only unused quota is missing, the
-*oracle* answers what preemption could achieve. The oracle is a function, which the caller passes.
+exceeds all quota that the ClusterQueue may use, borrowed quota included. If the request is within this
+maximum but exceeds the unused quota, the *oracle* answers what preemption could achieve. The oracle is a
+function, which the caller passes.
 
 One call of ``assign`` is one attempt of a scan. The result says, for each resource group, at which flavor the
 attempt stopped, if flavors are left after that one. If the workload then loses the quota to another workload,
@@ -84,7 +85,7 @@ def _by_mode_then_level(fit: FlavorFit) -> tuple[int, int, int]:
 
 
 def _by_level_then_mode(fit: FlavorFit) -> tuple[int, int, int]:
-    # All modes from PREEMPT on count as equal at first, then the level decides.
+    # PREEMPT and all better modes count as equal. The borrow level decides between them, then the mode.
     capped_mode = min(fit.mode, FitMode.PREEMPT)
     return (capped_mode, -fit.borrow_level, fit.mode)
 
@@ -230,7 +231,7 @@ class _GroupResult(NamedTuple):
     """The result of the search of one resource group.
 
     Attributes:
-        chosen: the best flavor for the unit, with any mode except NO_FIT. None if all flavors have that mode.
+        chosen: the best flavor for the unit; None if all flavors have mode NO_FIT.
         best_result: the result of the chosen flavor.
         flavor_results: the results of all flavors that were evaluated or refused, by name.
         stopped_at: the index of the flavor at which the search stopped; None if no flavors are left after it.
@@ -257,7 +258,7 @@ class _RequiredFlavors(NamedTuple):
     flavors are skipped without a refusal.
     """
 
-    flavors: Mapping["_GroupKey", str]
+    flavors: Mapping["_PodSetResource", str]
     refuses_others: bool
 
 
@@ -371,11 +372,16 @@ def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions
     return tuple(levels)
 
 
-_GroupKey = tuple[str, str]
-"""A podset and a resource. The first of each are the key of a resource group of a unit."""
+_PodSetResource = tuple[str, str]
+"""A podset and a resource.
+
+The key of a resource group of a unit is the first podset of the unit and the first resource of the group.
+"""
 
 
-def _required_flavor(unit: UnitOptions, group: GroupOptions, required: Mapping[_GroupKey, str]) -> str | None:
+def _required_flavor(
+    unit: UnitOptions, group: GroupOptions, required: Mapping[_PodSetResource, str]
+) -> str | None:
     """Return the flavor that a unit must get for a resource group; None if it may get any flavor."""
     names = (required.get((name, resource)) for name in unit.names for resource in group.resources)
     return next((name for name in names if name is not None), None)
@@ -385,20 +391,20 @@ def _search(
     request_options: RequestOptions,
     options: FlavorOptions,
     oracle: Oracle,
-    start_indexes: Mapping[_GroupKey, int],
+    start_indexes: Mapping[_PodSetResource, int],
     required: _RequiredFlavors,
 ) -> Assignment:
     """Search flavors for all units, in order. Stop after the first unit that gets no flavor."""
     prior_usage: _PriorUsage = {}
-    group_results: list[tuple[_GroupKey, _GroupResult]] = []
+    group_results: list[tuple[_PodSetResource, _GroupResult]] = []
     refusals_of_pod_sets: list[PodSetRefusals] = []
 
     def evaluate(flavor_option: FlavorOption) -> _FlavorResult:
         return _evaluate_flavor(flavor_option, prior_usage, options, oracle)
 
     for unit in request_options.units:
-        severity = _SEVEREST if unit.uncovered else -1
-        refusals: list[FlavorRefusal] = [*unit.uncovered]
+        severity = _SEVEREST if unit.uncovered_refusals else -1
+        refusals: list[FlavorRefusal] = [*unit.uncovered_refusals]
         for group in unit.groups:
             key = (unit.names[0], group.resources[0])
             required_flavor = _required_flavor(unit, group, required.flavors) if required.flavors else None
@@ -428,7 +434,7 @@ def _search(
 
 def _assignment(
     request_options: RequestOptions,
-    group_results: list[tuple[_GroupKey, _GroupResult]],
+    group_results: list[tuple[_PodSetResource, _GroupResult]],
     refusals_of_pod_sets: list[PodSetRefusals],
 ) -> Assignment:
     """Return the assignment of the chosen flavors. It may need preemption."""
@@ -449,11 +455,11 @@ def _assignment(
     )
 
 
-def _borrow_level(group_results: Iterable[tuple[_GroupKey, _GroupResult]]) -> int:
+def _borrow_level(group_results: Iterable[tuple[_PodSetResource, _GroupResult]]) -> int:
     return max([group_result.best_result.borrow_level for _, group_result in group_results], default=0)
 
 
-def _scan_stops(group_results: Iterable[tuple[_GroupKey, _GroupResult]]) -> tuple[ScanStop, ...]:
+def _scan_stops(group_results: Iterable[tuple[_PodSetResource, _GroupResult]]) -> tuple[ScanStop, ...]:
     return tuple(
         ScanStop(*group, group_result.stopped_at)
         for group, group_result in group_results
@@ -462,7 +468,7 @@ def _scan_stops(group_results: Iterable[tuple[_GroupKey, _GroupResult]]) -> tupl
 
 
 def _considered_flavors(
-    group_results: Iterable[tuple[_GroupKey, _GroupResult]],
+    group_results: Iterable[tuple[_PodSetResource, _GroupResult]],
 ) -> Iterable[ConsideredFlavor]:
     """Yield the flavors that the search considered, except those that fit without borrowing."""
     for (pod_set, _), group_result in group_results:

@@ -88,11 +88,11 @@ class LocalQueueStatus(NamedTuple):
     consumed: ConsumedResources | None = None
     """The decayed amounts that the LocalQueue consumed. None if admission fair sharing is not configured."""
     weighted_past_usage: Fraction | None = None
-    """The weighted sum of consumed amounts and penalties, divided by the weight of the LocalQueue.
+    """The weighted past usage: consumed amounts and penalties, divided by the weight of the LocalQueue.
 
-    With usage-based admission, a ClusterQueue evaluates LocalQueues with smaller values first. None if
-    admission fair sharing is not configured. Also None if the value is infinite, because the weight of the
-    LocalQueue is 0 or less.
+    If the ClusterQueue orders LocalQueues by past usage, it evaluates those with smaller values first.
+    None if admission fair sharing is not configured. Also None if the value is infinite, because the
+    weight of the LocalQueue is 0 or less.
     """
 
 
@@ -127,8 +127,8 @@ ClusterQueueFingerprint = tuple[ClusterQueue, tuple[InactiveCause, ...], int, in
 - the version of its ledger account;
 - the number of pending workloads;
 - the number of workloads that are parked or held back;
-- the *quota generation* of its cohort tree, a number that differs after each change of quota or shape of the
-  tree. It is 0 if fair sharing is not configured, because the status then has no share.
+- the *quota generation* of its cohort tree, a number that gets a new value at each change of quota or
+  shape of the tree. It is 0 if fair sharing is not configured, because the status then has no share.
 """
 
 LocalQueueFingerprint = tuple[LocalQueueReason, ClusterQueue | None, int, int, int]
@@ -168,7 +168,7 @@ def _totals(
     nothing.
     """
     # The webhook rejects a flavor in two resource groups. A ClusterQueue that was written without the webhook
-    # can have one. The status lists such a flavor once.
+    # can have the same flavor in two groups. The status lists such a flavor once.
     result: dict[str, dict[str, ResourceTotal]] = {}
     for group in spec.resource_groups:
         for flavor in group.flavors:

@@ -182,7 +182,7 @@ class Controller(Generic[KeyT]):
             return ReconcileResult.ERROR
         self.quarantined[key] = f"{type(error).__name__}: {error}"
         log.error(
-            "reconcile failed repeatedly, object quarantined",
+            "reconcile failed repeatedly, waiting for change",
             controller=self.name,
             key=str(key),
             failures=failures,
@@ -200,7 +200,10 @@ class Controller(Generic[KeyT]):
             return ReconcileResult.ERROR
         self.quarantined[key] = str(rejection)
         log.warning(
-            "object quarantined until it changes", controller=self.name, key=str(key), reason=str(rejection)
+            "reconcile rejected, waiting for change",
+            controller=self.name,
+            key=str(key),
+            reason=str(rejection),
         )
         self._report_quarantine(key)
         return ReconcileResult.QUARANTINED

@@ -341,7 +341,10 @@ class Store:
         reason = f"{type(error).__name__}: {error}"
         self.quarantined[key] = Quarantined(version, reason)
         log.warning(
-            "malformed object left out of store", resource=str(self.resource), object=str(key), reason=reason
+            "malformed object ignored until it changes",
+            resource=str(self.resource),
+            object=str(key),
+            reason=reason,
         )
         self._report_quarantine()
 

@@ -65,7 +65,7 @@ def walk_path(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bo
     """Yield each cohort of the path, its child on the path, and whether the preemptor has the advantage.
 
     Args:
-        search: the preemptor, its usage, and the contested pairs.
+        search: the preemptor, the usage that it requests, and the contested pairs.
         node: the preemptor's ClusterQueue.
     """
     # The remaining request at ``child_on_path``: only pairs of which an amount remains.
@@ -194,10 +194,10 @@ class _CandidateWalk:
 
         The caller must remove each candidate from the tree before it asks for the next candidate. If a node
         that must borrow does not borrow any more, this method drops all remaining candidates below the node.
-        Usage only falls during a search, so the node will not borrow again.
+        Usage only falls while this method yields candidates, so the node will not borrow again.
         """
         serial_number = count()
-        # The sources of candidates. No candidate of a source comes before the sort key of the source.
+        # The sources of candidates. ``order()`` of a source is at most the sort key of its next candidate.
         heap: list[tuple[PreemptionOrder, int, _UnreachedChildren | _OpenedQueue]] = []
 
         def push(source: _UnreachedChildren | _OpenedQueue) -> None:
@@ -260,7 +260,7 @@ class _CandidateWalk:
             return _UnreachedChildren(self._index.children(node, self._stage), None, must_borrow)
         opened = _OpenedQueue(candidates, must_borrow)
         if opened.order() is None:
-            self._index.count_queue_without_candidate()
+            self._index.record_queue_without_candidate()
         return opened
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:

@@ -97,7 +97,7 @@ class CandidateIndex(ABC, Generic[_Key]):
         """Write the usage of the index into the cells of a node and of the nodes above it."""
         self._tree.usage.apply(node)
 
-    def count_queue_without_candidate(self) -> None:
+    def record_queue_without_candidate(self) -> None:
         """Count that a listed ClusterQueue had no candidate for a preemptor."""
         self._tree.queues_without_candidate += 1
 

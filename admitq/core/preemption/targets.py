@@ -375,7 +375,7 @@ class Targets:
             return self._branch(node, sides)
         target = Target(node, self._search.cells(node), sides, self._candidates(node))
         if target.descend() is None:
-            self._index.count_queue_without_candidate()
+            self._index.record_queue_without_candidate()
         return target
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
