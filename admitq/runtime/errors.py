@@ -29,7 +29,9 @@ class ApiError(Exception):
         self.body: dict[str, Any] = body or {}
 
     def __str__(self) -> str:
-        return f"{self.status or 'no answer'} {self.reason}: {self.message}"
+        if self.status == 0:
+            return f"no answer ({self.reason}): {self.message}"
+        return f"{self.status} {self.reason}: {self.message}"
 
     @property
     def is_not_found(self) -> bool:

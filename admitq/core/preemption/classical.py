@@ -336,8 +336,8 @@ def can_preempt_only_in_own_queue(search: TargetSearch, levels_by_advantage: Lev
     """Whether only the preemptor's own ClusterQueue can have candidates.
 
     The answer does not depend on the workloads of other ClusterQueues. If this function returns true,
-    there is one attempt, in which the preemptor may borrow (see ``attempts``). No level has the
-    advantage, and ``borrowWithinCohort`` allows no candidates at the other levels.
+    there is one attempt, in which the preemptor may borrow (see ``attempts``). The
+    preemptor has the advantage at no level, and ``borrowWithinCohort`` allows no candidates at any level.
     """
     policy = search.preemptor.queue.spec.preemption
     never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER
