@@ -61,7 +61,7 @@ class StateDumper:
             log.warning("state dump already running")
             return
         if self._state.is_in_cycle:
-            log.warning("state dump refused, state is rebuilt")
+            log.warning("state dump refused while state is rebuilt")
             return
         state, cached = self._state.to_dump(), self._cached()
         self._writing = threading.Thread(target=_write, args=(state, cached), name="dump", daemon=True)

@@ -146,8 +146,8 @@ class _FlavorResult(NamedTuple):
     """The result of one flavor.
 
     Attributes:
-        worst_fit: mode and borrow level of the resource that fits worst, in the order of the ClusterQueue's
-            preference. Flavors are compared by this value.
+        worst_fit: mode and borrow level of the resource that fits worst. The preference of the ClusterQueue
+            decides which fit is worse. Flavors are compared by this value.
         mode: the worst mode of all resources.
         borrow_level: the highest borrow level of all resources, perhaps of another resource than ``mode``.
         contested: the pairs that do not fit into unused quota.

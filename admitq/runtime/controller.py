@@ -200,7 +200,7 @@ class Controller(Generic[KeyT]):
             return ReconcileResult.ERROR
         self.quarantined[key] = str(rejection)
         log.warning(
-            "reconcile rejected, waiting for change",
+            "invalid object, waiting for change",
             controller=self.name,
             key=str(key),
             reason=str(rejection),

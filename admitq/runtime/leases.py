@@ -132,7 +132,7 @@ class Elector:
             try:
                 self._loop.call_soon_threadsafe(self._stopping.set)
             except RuntimeError:
-                log.debug("leader election ended before stop request")
+                log.debug("stop ignored, leader election already ended")
         await asyncio.to_thread(self._thread.join, 2 * self._timing.call)
 
     # The elector's thread

@@ -335,9 +335,9 @@ def _is_below_nominal(search: TargetSearch) -> bool:
 def can_preempt_only_in_own_queue(search: TargetSearch, levels_by_advantage: LevelsByAdvantage) -> bool:
     """Whether only the preemptor's own ClusterQueue can have candidates.
 
-    The answer does not depend on the workloads of other ClusterQueues. If this function returns true,
-    there is one attempt, in which the preemptor may borrow (see ``attempts``). The
-    preemptor has the advantage at no level, and ``borrowWithinCohort`` allows no candidates at any level.
+    If this function returns true, the preemptor has the advantage at no level, and ``borrowWithinCohort``
+    allows no candidates at any level. The only attempt is then one in which the preemptor may borrow (see
+    ``attempts``). This function reads usage and quota only. It does not look for candidates.
     """
     policy = search.preemptor.queue.spec.preemption
     never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER

@@ -138,7 +138,7 @@ async def test_d24_permanently_rejected_key_is_quarantined_at_once_without_stack
             controller.add("a")
             await wait_until(lambda: reconciler.calls["a"] == 3)
             await wait_until(lambda: not controller.quarantined)
-    expected = ("reconcile rejected, waiting for change", False)
+    expected = ("invalid object, waiting for change", False)
     assert [(line["event"], "exc_info" in line) for line in lines] == [expected] * 2
 
 
