@@ -121,7 +121,9 @@ async def _serve(
     for note in settings.notes():
         log.warning("setting has no effect", setting=note)
     for left_out in sorted(LEASED_COMPONENTS - acting if acting else ()):
-        log.warning("component is not part of process", component=left_out, duties=LEFT_TO_OTHERS[left_out])
+        log.warning(
+            "component does not run in this process", component=left_out, duties=LEFT_TO_OTHERS[left_out]
+        )
     async with Client(
         credentials,
         user_agent=user_agent(command),

@@ -149,7 +149,8 @@ class _FlavorResult(NamedTuple):
         worst_fit: mode and borrow level of the resource that fits worst. The preference of the ClusterQueue
             decides which fit is worse. Flavors are compared by this value.
         mode: the worst mode of all resources.
-        borrow_level: the highest borrow level of all resources, perhaps of another resource than ``mode``.
+        borrow_level: the highest borrow level of all resources. The resource with this level is not always
+            the resource with the worst mode.
         contested: the pairs that do not fit into unused quota.
         refusals: why the flavor is refused, or why resources do not fit into unused quota. The last refusal
             gives the severity of the flavor.
