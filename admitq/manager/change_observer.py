@@ -93,7 +93,7 @@ class ChangeObserver:
             yield
         except READ_ERRORS as error:
             log.warning(
-                "change of malformed workload missing in metrics", workload=str(change.key), error=str(error)
+                "metrics not updated, workload is malformed", workload=str(change.key), error=str(error)
             )
 
     def _report_to_core(self, resource: Resource, change: ObjectChange) -> None:
