@@ -50,5 +50,4 @@ def _job_reference(workload: JsonObject) -> dict[str, Any] | None:
     owner = get_controller(workload) or next(iter(owners), None)
     if owner is None:
         return None
-    reference = {field: owner.get(field) for field in ("apiVersion", "kind", "name", "uid")}
-    return {**reference, "namespace": workload["metadata"].get("namespace")}
+    return {**owner, "namespace": workload["metadata"].get("namespace")}

@@ -118,8 +118,9 @@ class EventRecorder:
         """Series with repetitions that were not written yet."""
         self._check_repeated_at = float("-inf")
         self._allowances: OrderedDict[_ObjectKey, _Allowance] = OrderedDict()
-        self._repeatable_at: OrderedDict[tuple[Any, ...], float] = OrderedDict()
-        """When an event with ``at_most_every`` may be recorded again, the soonest first. Without versions."""
+        self._repeatable_at: OrderedDict[_SeriesKey, float] = OrderedDict()
+        """When an event with ``at_most_every`` may be recorded again, the soonest first. The
+        keys have no version of the object."""
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(self._limits.queue)
 
     def event(
@@ -187,8 +188,12 @@ class EventRecorder:
         related_reference = None if related is None else _reference(related)
         text = cut(note, MAX_NOTE_BYTES)
         series_key = (_key(regarding_reference), _key(related_reference or {}), kind, reason, action)
+        # The object in any version.
+        unversioned = _key({**regarding_reference, "resourceVersion": ""})
         now, wall_time = self._clock(), self._wall()
-        if at_most_every is not None and self._is_repetition(series_key, now, at_most_every):
+        if at_most_every is not None and self._is_repetition(
+            (unversioned, *series_key[1:]), now, at_most_every
+        ):
             return
         earlier = self._series.get(series_key)
         if earlier is not None and now - earlier.last_at <= self._limits.series_life:
@@ -197,8 +202,7 @@ class EventRecorder:
             self._series.move_to_end(series_key)
             self._repeated[series_key] = earlier
             return
-        unversioned = {**regarding_reference, "resourceVersion": ""}
-        if at_most_every is None and not self._allow(_key(unversioned), now):
+        if at_most_every is None and not self._allow(unversioned, now):
             self._drop("too many for the object")
             return
         event: dict[str, Any] = {
@@ -229,14 +233,12 @@ class EventRecorder:
 
     def _is_repetition(self, event: _SeriesKey, now: float, seconds: float) -> bool:
         """Whether the event was recorded within the last seconds. If not, store that it is recorded now."""
-        regarding, *others = event
-        key = (regarding[:-1], *others)
         while self._repeatable_at and next(iter(self._repeatable_at.values())) <= now:
             self._repeatable_at.popitem(last=False)
-        if self._repeatable_at.get(key, now) > now:
+        if self._repeatable_at.get(event, now) > now:
             return True
-        self._repeatable_at[key] = now + seconds
-        self._repeatable_at.move_to_end(key)
+        self._repeatable_at[event] = now + seconds
+        self._repeatable_at.move_to_end(event)
         return False
 
     def _allow(self, regarding: _ObjectKey, now: float) -> bool:

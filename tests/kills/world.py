@@ -185,11 +185,6 @@ class World:
             if not error.is_already_exists:
                 raise
 
-    async def get_ready(self, name: str = "j") -> None:
-        """Let the pods of a Job become ready, now and after each later start."""
-        self.unready.discard(name)
-        await self._play_job(name)
-
     async def events(self) -> list[dict[str, Any]]:
         """All events of the manager."""
         items, _ = await self.stage.client.list(EVENTS, self.stage.namespace)

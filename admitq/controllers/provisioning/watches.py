@@ -60,17 +60,17 @@ class _ProvisioningKeys:
 
 def provisioning_controller(ctx: Context) -> WhenServed:
     """Return the controller, which runs while the API server serves ProvisioningRequests."""
-    kinds, concerned = ctx.kinds, _ProvisioningKeys(ctx)
+    kinds, keys = ctx.kinds, _ProvisioningKeys(ctx)
     spec = ControllerSpec(
         name=PROVISIONING,
         reconcile=ProvisioningController(ctx).reconcile,
         watches=(
-            Watch(kinds.workloads, concerned.itself),
-            Watch(PROVISIONING_REQUESTS, concerned.owner),
-            Watch(POD_TEMPLATES, concerned.owner),
-            Watch(kinds.admission_checks, concerned.check),
-            Watch(kinds.provisioning_request_configs, concerned.config),
+            Watch(kinds.workloads, keys.itself),
+            Watch(PROVISIONING_REQUESTS, keys.owner),
+            Watch(POD_TEMPLATES, keys.owner),
+            Watch(kinds.admission_checks, keys.check),
+            Watch(kinds.provisioning_request_configs, keys.config),
         ),
         workers=WORKERS,
     )
-    return WhenServed(PROVISIONING_REQUESTS, {BY_OWNER: controller_index_values}, spec, known=concerned.known)
+    return WhenServed(PROVISIONING_REQUESTS, {BY_OWNER: controller_index_values}, spec, known=keys.known)

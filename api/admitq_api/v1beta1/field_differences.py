@@ -258,11 +258,11 @@ class TopologyEncoding:
         return self._convert(obj, self.newer, list_domains)
 
     def _convert(
-        self, obj: dict[str, Any], form: str, anew: Callable[[dict[str, Any]], dict[str, Any]]
+        self, obj: dict[str, Any], form: str, rewrite: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> LostFields:
         for _, holder in iterate_copies(obj, self.at):
             value = holder.get(self.field)
             if isinstance(value, dict) and form in value:
                 with suppress(MalformedAssignment):
-                    holder[self.field] = anew(cast("dict[str, Any]", value))
+                    holder[self.field] = rewrite(cast("dict[str, Any]", value))
         yield from ()

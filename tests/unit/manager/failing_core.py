@@ -203,7 +203,7 @@ def fail(
     """Make a function raise for the bad object, before or after its work.
 
     Returns:
-        A list that is not empty while the defect defect. Clear it to repair the defect.
+        A list that is not empty while there is a defect. Clear it to repair the defect.
     """
     failing, defect = _failing(getattr(owner, name), name, is_bad, after=after)
     monkeypatch.setattr(owner, name, failing)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from admitq.serving.certificates import KeyPair, create_authority, create_leaf
@@ -102,7 +102,3 @@ async def close(*writers: asyncio.StreamWriter) -> None:
         writer.transport.abort()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-
-
-async def all_of(*work: Awaitable[object]) -> None:
-    await asyncio.gather(*work)

@@ -14,7 +14,6 @@ def pod_set(name: str = "main", count: int = 1, *, spec: Any = None, **requests:
 
 
 INIT = {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "3"}}}]}
-OVERHEAD = {"overhead": {"cpu": "1"}}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Checks of fields that many kinds share: labels, annotations, taints, tolerations and gates."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from admitq_api.field_errors import ErrorPath, FieldError
@@ -105,9 +105,3 @@ def check_taints(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[F
         f"{text_at(taint, ('key',))}:{text_at(taint, ('effect',))}" for taint in values
     ):
         yield FieldError.duplicate(path.at(place), pair, "a key may have one taint of each effect")
-
-
-def check_exists(path: ErrorPath, value: str, names: Collection[str], remedy: str) -> Iterator[FieldError]:
-    """Check that a name exists."""
-    if value not in names:
-        yield FieldError.not_found(path, value, remedy)

@@ -172,7 +172,6 @@ def test_admission_check_names_are_restored_only_within_one_request() -> None:
         assert convert(up, OLDER, NAMES)["spec"] == {"admissionChecksStrategy": listed}
 
 
-POLICY_FIELD: Final = "concurrentAdmissionPolicy"
 POLICY: Final = {"migration": {"mode": "RetainFirstAdmission"}}
 CONSTRAINTS: Final = [{"topology": "rack", "size": 2}]
 ITS_CONSTRAINTS: Final = "podsetSliceRequiredTopologyConstraints"

@@ -101,7 +101,7 @@ THREE_PODS = [running("a", 1), running("b", 2), running("c", 3)]
         pytest.param([slice_("first", 3, workload)], THREE_PODS, [], id="no quota"),
         pytest.param([slice_("first", 1, admitted, EVICTED), GROWING[1]], THREE_PODS, [], id="evicted"),
         pytest.param(
-            [with_value(ONE_POD[0], ("metadata", "deletionTimestamp"), timestamp(1)), GROWING[1]],
+            [DELETED_SLICE, GROWING[1]],
             THREE_PODS,
             [],
             id="deleted",
