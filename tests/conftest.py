@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = ["localcluster.pytest_plugin"]
 
@@ -13,7 +14,12 @@ pytest_plugins = ["localcluster.pytest_plugin"]
 # (and hack/laws draws new histories of the core).
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "repeatable")
+settings.load_profile(PROFILE)
+if PROFILE == "repeatable":
+    # hypothesis also draws constants of the imported modules of admitq. Which of these modules are imported
+    # differs between the workers of a run. hypothesis has no setting for this.
+    providers.is_local_module_file = lambda _path: False  # pyright: ignore[reportPrivateImportUsage]
 
 
 @pytest.fixture(autouse=True)

@@ -67,8 +67,8 @@ class AtRest:
         if draw.random() < 0.3:
             retried = self._core.fork()
             retried.retry_everything()
-            new_decisions = select_decisions(retried.handle(happened.CyclesRequested(), now=self._player.now))
-            check_law(not any(map(self.is_new, new_decisions)), "L1: a lost wake-up", new_decisions)
+            decisions = select_decisions(retried.handle(happened.CyclesRequested(), now=self._player.now))
+            check_law(not self.new_decisions(decisions), "L1: a lost wake-up", decisions)
         if draw.random() < 0.3 and not self._player.halted:
             self.check_nothing_is_missed()
 
@@ -85,6 +85,26 @@ class AtRest:
                 if scheduling_key not in evaluated_keys:
                     evaluated_keys.add(scheduling_key)
                     self.check_not_missed(name, key)
+
+    def new_decisions(self, decisions: Iterable[Instruction]) -> list[Instruction]:
+        """Return the decisions of a retry of all workloads that the core should have made before.
+
+        A blocking head may get quota in the retry alone. The workloads behind it, which the core rightly
+        does not evaluate, may then get quota, too. These decisions are not new.
+        """
+        new: list[Instruction] = []
+        freed_queues: set[str] = set()
+        for decided in decisions:
+            assert isinstance(decided, (ReserveQuota, Preempt)), decided
+            key = decided.key if isinstance(decided, ReserveQuota) else decided.preemptor
+            name = self._observed.waits_in(key)
+            if name in freed_queues and not isinstance(self._core.queries.last_refusal(key), BLOCKING):
+                continue
+            if self.is_new(decided):
+                new.append(decided)
+            elif name is not None and isinstance(self._core.queries.last_refusal(key), BLOCKING):
+                freed_queues.add(name)
+        return new
 
     def is_new(self, decided: Instruction) -> bool:
         """Whether a retry of all workloads decided something that the core should have decided before.

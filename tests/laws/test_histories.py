@@ -22,7 +22,7 @@ from admitq.core.model import (
 )
 from admitq.core.settings import AdmissionFairSharing, CoreSettings
 from tests.laws.drawing import requesting
-from tests.laws.history import ELASTIC, find_failure, generate, play, report
+from tests.laws.history import ELASTIC, History, Step, find_failure, generate, play, report
 from tests.laws.player import Player
 
 HISTORIES = (*range(400), *range(ELASTIC, ELASTIC + 100))
@@ -94,6 +94,20 @@ def test_laws_hold_over_histories_that_broke_them_before(seed: int, steps: int) 
     history = generate(seed, steps)
     if find_failure(history) is not None:
         pytest.fail(report(seed, history), pytrace=False)
+
+
+LATER_HEAD_FITS_IN_RETRY_ALONE = """
+    submit 1499, submit 611, change_quota 0, change_namespace 994, run 0, run 0, run_busy_period 132,
+    run_busy_period 27999, run_busy_period 1, run_busy_period 164, run_busy_period 427587, finish 1,
+    answer_reservations 1, restore_objects 14, run 32, run_busy_period 1360, submit 67726,
+    answer_reservations 3, run_busy_period 0, run_busy_period 66590, run_busy_period 0, submit 566,
+    create_again 302708, run 56297
+"""
+
+
+def test_laws_hold_while_the_first_of_a_strict_queue_withholds_quota_from_two_workloads() -> None:
+    steps = LATER_HEAD_FITS_IN_RETRY_ALONE.replace("\n", " ").split(",")
+    play(History(12071, tuple(Step(name, int(seed)) for name, seed in map(str.split, steps))))
 
 
 def test_histories_of_one_seed_end_in_equal_states() -> None:
