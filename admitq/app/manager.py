@@ -133,6 +133,7 @@ class ManagerPart:
             # The fence prevents writes when this process may have lost its lease.
             fence=self._elector.assert_leading if self._elector is not None else None,
         )
+        metrics.update_on_scrape(self._set_write_metrics)
         self._stores = LiveStores(
             Store(
                 resource,
@@ -240,6 +241,7 @@ class ManagerPart:
             observe=self._on_reconciled,
             on_quarantine=self._on_quarantine,
             errors=self._metrics.errors,
+            scheduler=self._client.scheduler,
         )
 
     def _between_cycles(self, spec: ControllerSpec) -> ControllerSpec:
@@ -374,6 +376,14 @@ class ManagerPart:
         return self._synced and (self._elector is None or self._elector.is_leader())
 
     # --- metrics and reports ----------------------------------------------------------------------
+
+    def _set_write_metrics(self) -> None:
+        scheduler = self._client.scheduler
+        self._metrics.set("api_server_slowness", scheduler.slowness)
+        for write_class in scheduler.write_classes:
+            labels = {"write_class": write_class.name.lower()}
+            self._metrics.set("concurrent_writes_limit", scheduler.limit(write_class), **labels)
+            self._metrics.set("waiting_writes", scheduler.count_waiting(write_class), **labels)
 
     def _on_watch(self, resource: Resource, outcome: Outcome) -> None:
         if outcome not in {Outcome.LISTED, Outcome.ENDED}:

@@ -5,7 +5,7 @@ actions in order. Each write is guarded by the version that the decision was mad
 into the store. A write that fails ends the plan, so that no event reports a change that was not made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -15,7 +15,7 @@ from admitq.controllers.json_patches import Operations, conditional_patch, final
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import PatchStep
 from admitq.runtime.errors import ApiError
-from admitq.runtime.rate_limit import CallPriority, call_priority
+from admitq.runtime.rate_limit import CallPriority, call_priority, current_priority
 from admitq.runtime.resources import PODS, Resource
 from admitq.workloads import admission_status
 from admitq.workloads.transitions import condition_since, is_condition_true, is_reserved
@@ -53,7 +53,7 @@ class Patch:
     steps: tuple[PatchStep, ...]
     concern: str
     reports: "tuple[RecordEvent | RecordMetric, ...]" = ()
-    priority: CallPriority = CallPriority.STATUS
+    priority: CallPriority = CallPriority.LIFECYCLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,11 @@ class ActionPlan:
     """
 
     @property
+    def has_writes(self) -> bool:
+        """Whether the plan writes objects."""
+        return any(not isinstance(action, RecordEvent | RecordMetric) for action in self.actions)
+
+    @property
     def priority(self) -> CallPriority:
         """The priority of all calls of the plan: that of its most urgent action."""
         started_workload = () if self.started_workload is None else (CallPriority.RESERVATION,)
@@ -148,9 +153,13 @@ def _priority_of(action: Action) -> CallPriority:
             return CallPriority.RESERVATION
         case Delete(resource) if (resource.group, resource.plural) == (PODS.group, PODS.plural):
             return CallPriority.EVICTION
-        case _:
+        case Create() | Delete() | RemoveFinalizer():
+            return CallPriority.LIFECYCLE
+        case RecordEvent() | RecordMetric():
             return CallPriority.STATUS
 
+
+_REPORT_PRIORITIES: Final = frozenset({CallPriority.STATUS, CallPriority.QUEUE_STATUS})
 
 NO_ACTIONS = ActionPlan()
 
@@ -182,15 +191,28 @@ def status_patch(
     if patch is None:
         return None
     return Patch(
-        resource, obj, (PatchStep(dict(patch), "status"),), concern, priority=_status_priority(obj, patch)
+        resource,
+        obj,
+        (PatchStep(dict(patch), "status"),),
+        concern,
+        priority=_status_priority(resource, obj, patch),
     )
 
 
-def _status_priority(obj: JsonObject, patch: Mapping[str, Any]) -> CallPriority:
+_QUEUES: Final = frozenset({"clusterqueues", "localqueues", "cohorts"})
+"""Plurals of the resources with numbers of workloads in their statuses."""
+
+_REPORT_FIELDS: Final = frozenset({"conditions", "resourceRequests"})
+"""Fields of the status of a Workload that state why it waits. No decision depends on them."""
+
+
+def _status_priority(resource: Resource, obj: JsonObject, patch: Mapping[str, Any]) -> CallPriority:
     """Return the priority of a status patch, which depends on what it does to the admission of a Workload."""
+    if resource.plural in _QUEUES:
+        return CallPriority.QUEUE_STATUS
     written = value_at(patch, ("status", "conditions"))
     if written is None:
-        return CallPriority.STATUS
+        return CallPriority.LIFECYCLE
 
     def begins(type_: ConditionType) -> bool:
         return conditions.is_true(written, type_) and not is_condition_true(obj, type_)
@@ -200,7 +222,16 @@ def _status_priority(obj: JsonObject, patch: Mapping[str, Any]) -> CallPriority:
     releases = is_reserved(obj) and not conditions.is_true(written, ConditionType.QUOTA_RESERVED)
     if releases or begins(ConditionType.EVICTED) or begins(ConditionType.DEACTIVATION_TARGET):
         return CallPriority.EVICTION
-    return CallPriority.STATUS
+    return CallPriority.STATUS if _only_reports(obj, patch, written) else CallPriority.LIFECYCLE
+
+
+def _only_reports(obj: JsonObject, patch: Mapping[str, Any], written: Sequence[JsonObject]) -> bool:
+    """Whether a status patch changes only why a Workload waits: conditions that were and are not True."""
+    before = {each["type"]: each for each in value_at(obj, ("status", "conditions")) or ()}
+    after = {each["type"]: each for each in written}
+    changed = {kind for kind in before.keys() | after.keys() if before.get(kind) != after.get(kind)}
+    states = [state.get(kind, {}).get("status") for kind in changed for state in (before, after)]
+    return patch["status"].keys() <= _REPORT_FIELDS and "True" not in states
 
 
 def workload_status_patch(
@@ -231,9 +262,14 @@ async def execute_plan(ctx: Context, what: ActionPlan) -> float | None:
     Writes of objects that no longer exist are skipped.
 
     Raises:
+        NoFreeSlotError: the plan only reports, and must wait until the API server has time for reports. The
+            caller decides again then, and reports what is true by that time.
         ApiError: a write failed for another reason.
     """
     with call_priority(what.priority):
+        priority = current_priority(what.priority)
+        if priority in _REPORT_PRIORITIES and what.has_writes:
+            ctx.client.scheduler.assert_free_slot(priority)
         return await _execute_actions(ctx, what)
 
 

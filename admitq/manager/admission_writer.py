@@ -38,6 +38,8 @@ log = logger(__name__)
 CONCURRENT_REPORTS: Final = 4
 REPORT_INTERVAL_SECONDS: Final = 1.0
 """The shortest time between two writes of the reason why a Workload waits."""
+LONGEST_REPORT_DELAY_SECONDS: Final = 30.0
+"""The longest time for which a workload must wait before the reason is written."""
 
 COARSE_REASONS: Final[Mapping[str, Reason]] = {
     Reason.ADMISSION_GATED: Reason.ADMISSION_GATED,
@@ -77,7 +79,6 @@ class AdmissionWriter:
 
     _reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
     _reports_due: "asyncio.Queue[ObjectKey]" = field(default_factory=asyncio.Queue)
-    _reported_at: dict[ObjectKey, float] = field(default_factory=dict[ObjectKey, float])
     _transient_failures: int = 0
     """Consecutive refusals that could not be written because of a transient error of the API server."""
     _withdrawn: set[ObjectKey] = field(default_factory=set[ObjectKey])
@@ -92,7 +93,6 @@ class AdmissionWriter:
     def forget(self, key: ObjectKey) -> None:
         """Forget a Workload that was deleted."""
         self._reports.pop(key, None)
-        self._reported_at.pop(key, None)
         self._withdrawn.discard(key)
 
     # --- reservations -----------------------------------------------------------------------------
@@ -156,21 +156,25 @@ class AdmissionWriter:
     # --- refusals ---------------------------------------------------------------------------------
 
     def schedule_report(self, instruction: ReportPending) -> None:
-        """Schedule the write of a refusal, ``REPORT_INTERVAL_SECONDS`` or more after the workload's last one.
+        """Schedule the write of a refusal. It is dropped if the workload is admitted before it is due.
 
-        The missing amounts change whenever a pod of the cluster ends. Only the latest refusal is written.
+        A refusal is due after ``REPORT_INTERVAL_SECONDS``, and later while the API server is slow. The
+        missing amounts change whenever a pod of the cluster ends. Only the latest refusal is written.
         """
         key = instruction.key
         if key not in self._reports:
             loop = asyncio.get_running_loop()
-            pause = (
-                self._reported_at.get(key, -REPORT_INTERVAL_SECONDS) + REPORT_INTERVAL_SECONDS - loop.time()
-            )
-            if pause > 0:
-                loop.call_later(pause, self._reports_due.put_nowait, key)
-            else:
-                self._reports_due.put_nowait(key)
+            loop.call_later(self._report_delay(), self._reports_due.put_nowait, key)
         self._reports[key] = instruction
+
+    def _report_delay(self) -> float:
+        """Return for how many seconds a workload must wait before the reason is written.
+
+        A second of delay for each time the API server is slower than an idle one: the slower it is, the more
+        do others need its time, and the more workloads are admitted before their report.
+        """
+        slowness = self.writes.scheduler.slowness
+        return min(LONGEST_REPORT_DELAY_SECONDS, REPORT_INTERVAL_SECONDS * slowness)
 
     async def _write_reports(self) -> None:
         while True:
@@ -179,10 +183,15 @@ class AdmissionWriter:
                 await self._write_report(key)
 
     async def _write_report(self, key: ObjectKey) -> None:
-        instruction = self._reports.pop(key, None)
-        if instruction is None or not self.is_pending(key):
+        if key not in self._reports:
             return
-        self._reported_at[key] = asyncio.get_running_loop().time()
+        async with self.writes.scheduler.slot(CallPriority.STATUS):
+            instruction = self._reports.pop(key, None)
+            if instruction is not None and self.is_pending(key):
+                await self._write_refusal(instruction)
+
+    async def _write_refusal(self, instruction: ReportPending) -> None:
+        key = instruction.key
         why = self.apply_reason_detail(messages.pending_condition(instruction.refusal))
         try:
             async with self.writes.exclusive_writer(key):
@@ -194,22 +203,22 @@ class AdmissionWriter:
                     gated=isinstance(instruction.refusal, PreemptionGated),
                 )
         except ApiError as error:
-            await self._retry_report(instruction, error)
+            self._retry_report(instruction, error)
         except NotLeadingError as error:
             log.info("pending reason not written, leadership lost", workload=str(key), error=str(error))
         else:
             self._transient_failures = 0
 
-    async def _retry_report(self, instruction: ReportPending, error: ApiError) -> None:
+    def _retry_report(self, instruction: ReportPending, error: ApiError) -> None:
         if not (error.is_conflict or error.is_transient):
             if not error.is_not_found:
                 log.warning("pending reason not written", workload=str(instruction.key), error=error.message)
             return
         self._transient_failures = self._transient_failures + 1 if error.is_transient else 0
-        await asyncio.sleep(backoff_seconds(max(1, self._transient_failures)))
         if instruction.key not in self._reports:
             self._reports[instruction.key] = instruction
-            self._reports_due.put_nowait(instruction.key)
+            seconds = backoff_seconds(max(1, self._transient_failures))
+            asyncio.get_running_loop().call_later(seconds, self._reports_due.put_nowait, instruction.key)
 
     def record_second_pass_failure(self, instruction: ReportSecondPass) -> None:
         """Record in an event why the pods of a Workload with reserved quota cannot be placed."""

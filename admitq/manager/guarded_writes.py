@@ -20,6 +20,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Store
+from admitq.runtime.write_scheduler import WriteScheduler
 from admitq.workloads import admission_status
 
 log = logger(__name__)
@@ -122,6 +123,11 @@ class GuardedWrites:
     """The locks of Workloads. A lock exists while a task holds it or waits for it."""
     _slots: dict[DecisionKind, _RequestSlots] = field(default_factory=_create_slots)
     _overdue_decisions: dict[DecisionKind, int] = field(default_factory=dict[DecisionKind, int])
+
+    @property
+    def scheduler(self) -> WriteScheduler:
+        """When the API server has time for a write."""
+        return self.client.scheduler
 
     def latest_version(self, key: ObjectKey, uid: str) -> dict[str, Any] | None:
         """Return the latest version of the Workload in the store; None if none has this name and UID."""

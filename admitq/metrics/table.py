@@ -482,6 +482,9 @@ TABLE: Final[tuple[Series, ...]] = (
     ),
     Series("reconciliations_total", _C, "Reconciliations by result", ("controller", "result")),
     Series("api_requests_total", _C, "Requests to the API server", ("verb", "resource", "code")),
+    Series("api_server_slowness", _G, "How many times longer writes take than on an idle API server"),
+    Series("concurrent_writes_limit", _G, "Limit of concurrent writes, by class", ("write_class",)),
+    Series("waiting_writes", _G, "Writes that wait for the limit of their class", ("write_class",)),
     Series("watch_restarts_total", _C, "Watches that had to start again", ("resource", "reason")),
     Series(
         UNEXPECTED_ERRORS,

@@ -1,7 +1,8 @@
 """The client of the Kubernetes API: raw JSON objects over aiohttp.
 
-Every call has a deadline, waits for the rate limit, and sends the User-Agent of admitq. After a 401 it renews
-the token once. It waits as Retry-After says, within its deadline. Every failure is an `ApiError`.
+Every call has a deadline, waits for the rate limit, and sends the User-Agent of admitq. Before that, a
+write waits for a slot (``write_scheduler``). After a 401 a call renews the token once. It waits as
+Retry-After says, within its deadline. Every failure is an `ApiError`.
 """
 
 import platform
@@ -26,6 +27,7 @@ from admitq.runtime.transport import (
     excerpt,
     from_status,
 )
+from admitq.runtime.write_scheduler import WriteScheduler
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -88,10 +90,13 @@ class Client:
         compress: bool = False,
         connections: int = 100,
     ) -> None:
+        self.scheduler = WriteScheduler()
+        """When which writes are sent."""
         self._transport = Transport(
             credentials,
             user_agent=user_agent,
             bucket=TokenBucket(qps, burst),
+            scheduler=self.scheduler,
             timeout=timeout,
             observe=observe,
             fence=fence,

@@ -7,6 +7,7 @@ reconciled again.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -14,7 +15,9 @@ from typing import Generic, TypeVar
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.errors import ApiError, NotLeadingError, PermanentRejection
+from admitq.runtime.postponed_reports import PostponedReports
 from admitq.runtime.workqueue import WorkQueue
+from admitq.runtime.write_scheduler import NoFreeSlotError, WriteScheduler
 
 log = logger(__name__)
 
@@ -31,6 +34,7 @@ class ReconcileResult(StrEnum):
     """The result of one reconcile."""
 
     SUCCESS = "success"
+    POSTPONED = "postponed"
     CONFLICT = "conflict"
     TRANSIENT = "transient"
     ERROR = "error"
@@ -59,6 +63,10 @@ class Controller(Generic[KeyT]):
       requests, the reason may be one that no watch shows, such as an access rule, a ResourceQuota or a
       policy. Such a key is retried every ``rejected_retry`` seconds.
 
+    A reconcile that only reports raises :class:`NoFreeSlotError` while the API server has no time for
+    reports. Its key is reconciled again in the next free slot, so that no worker waits, and the report is
+    true then.
+
     Besides ``workers`` there are ``urgent_workers``, which reconcile only urgent keys, so that these do not
     wait for calls of the others. A reconcile that takes longer than ``deadline`` seconds is cancelled, and
     counts as failed. ``on_quarantine`` receives the controller and a key when the quarantine of the key
@@ -78,6 +86,7 @@ class Controller(Generic[KeyT]):
         quarantine_after: int = QUARANTINE_AFTER,
         rejected_retry: float = REJECTED_RETRY_S,
         errors: UnexpectedErrors = LOG_ONLY,
+        scheduler: WriteScheduler | None = None,
     ) -> None:
         self.name = name
         self.queue: WorkQueue[KeyT] = WorkQueue()
@@ -95,6 +104,7 @@ class Controller(Generic[KeyT]):
         self._rejected: set[KeyT] = set()
         """Keys in quarantine because the API server rejected their requests."""
         self._failures: dict[KeyT, int] = {}
+        self._reports = None if scheduler is None else PostponedReports[KeyT](scheduler, self.queue.add)
 
     def add(self, key: KeyT, *, urgent: bool = False) -> None:
         """Reconcile a key, since its objects have changed. This ends its quarantine."""
@@ -114,6 +124,8 @@ class Controller(Generic[KeyT]):
                 for number in range(self._urgent_workers):
                     work = self._work(urgent_only=True)
                     group.create_task(work, name=f"{self.name}-urgent-{number}")
+                if self._reports is not None:
+                    group.create_task(self._reports.run(), name=f"{self.name}-reports")
         finally:
             self.queue.close()
 
@@ -122,7 +134,8 @@ class Controller(Generic[KeyT]):
             key, queue_seconds = await self.queue.get_timed(urgent_only=urgent_only)
             began = time.monotonic()
             try:
-                result = await self._reconcile_key(key)
+                with nullcontext() if self._reports is None else self._reports.granted_slot(key):
+                    result = await self._reconcile_key(key)
             finally:
                 self.queue.done(key)
             if self._observe is not None:
@@ -136,6 +149,11 @@ class Controller(Generic[KeyT]):
         try:
             async with asyncio.timeout(self._deadline):
                 next_in_seconds = await self._reconcile(key)
+        except NoFreeSlotError as error:
+            if self._reports is None:
+                return self._failed(key, error)
+            self._reports.postpone(key, error.priority)
+            return ReconcileResult.POSTPONED
         except ApiError as error:
             if error.is_conflict:
                 log.debug("reconcile conflict", controller=self.name, key=str(key), error=str(error))

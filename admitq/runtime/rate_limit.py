@@ -30,12 +30,16 @@ class CallPriority(IntEnum):
     """Reservations of quota, admissions, and the starts of jobs."""
     EVICTION = 3
     """Evictions, the stops of jobs and pods, and the release of the quota that was reserved for them."""
-    READ = 4
+    LIFECYCLE = 4
+    """The creation of Workloads, their end, and deletions. New workloads and unused quota depend on them."""
+    READ = 5
     """All other reads. A decision depends on each, such as the stop of a job. Decided writes come first,
     since reads can be many: each of many deleted jobs is read once."""
-    STATUS = 5
-    """All other writes."""
-    EVENT = 6
+    STATUS = 6
+    """All other writes, such as the reasons why workloads wait."""
+    QUEUE_STATUS = 7
+    """Statuses of queues and cohorts. One write replaces any number of earlier ones."""
+    EVENT = 8
     """Kubernetes events. Nothing depends on them, and their queue is bounded."""
 
 

@@ -21,6 +21,7 @@ from yarl import URL
 from admitq.runtime.credentials import Credentials, CredentialsError
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, TokenBucket, current_priority
+from admitq.runtime.write_scheduler import WriteScheduler, WriteSlot
 
 JSON: Final = "application/json"
 
@@ -75,6 +76,7 @@ class Transport:
         *,
         user_agent: str,
         bucket: TokenBucket,
+        scheduler: WriteScheduler,
         timeout: float,
         observe: Callable[[ApiCall], None] | None,
         fence: Callable[[], None] | None,
@@ -85,6 +87,7 @@ class Transport:
         self._credentials = credentials
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "gzip" if compress else "identity"}
         self._bucket = bucket
+        self._scheduler = scheduler
         self._observe = observe
         self._fence = fence
         self._connections = connections
@@ -114,9 +117,8 @@ class Transport:
 
     async def read(self, request: ApiRequest, seconds: float | None = None) -> bytes:
         """Send a request and read the whole answer, within the deadline."""
-        deadline = self._deadline(seconds)
         with as_api_error(request):
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(self.timeout if seconds is None else seconds) as deadline:
                 async with await self._send_until_successful(
                     self._calls, request, deadline, _CALL_TIMEOUT
                 ) as response:
@@ -128,19 +130,15 @@ class Transport:
         ``inactivity`` (seconds) is how long the server may be silent.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=inactivity)
-        deadline = self._deadline()
         with as_api_error(request):
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(self.timeout) as deadline:
                 return await self._send_until_successful(self._streams, request, deadline, limits)
-
-    def _deadline(self, seconds: float | None = None) -> float:
-        return asyncio.get_running_loop().time() + (self.timeout if seconds is None else seconds)
 
     async def _send_until_successful(
         self,
         session: aiohttp.ClientSession | None,
         request: ApiRequest,
-        deadline: float,
+        deadline: asyncio.Timeout,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
         """Send a request, with retries, and return the successful answer. The caller reads its body."""
@@ -148,7 +146,7 @@ class Transport:
             raise RuntimeError("the client is used outside its context")
         renewed = False
         for attempt in itertools.count():
-            response = await self._send(session, request, timeout)
+            response = await self._send_in_slot(session, request, deadline, timeout)
             failure = await _failure(response, request)
             if failure is None:
                 return response
@@ -161,10 +159,28 @@ class Transport:
                 raise failure
         raise AssertionError("unreachable")
 
+    async def _send_in_slot(
+        self,
+        session: aiohttp.ClientSession,
+        request: ApiRequest,
+        deadline: asyncio.Timeout,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
+    ) -> aiohttp.ClientResponse:
+        """Send a request. A write waits for a slot of its class first, which does not count as its time."""
+        if not request.write:
+            return await self._send(session, request, None, timeout)
+        now, ends_at = asyncio.get_running_loop().time, deadline.when()
+        began = now()
+        deadline.reschedule(None)
+        async with self._scheduler.slot(current_priority(request.default_priority)) as slot:
+            deadline.reschedule(None if ends_at is None else ends_at + now() - began)
+            return await self._send(session, request, slot, timeout)
+
     async def _send(
         self,
         session: aiohttp.ClientSession,
         request: ApiRequest,
+        slot: WriteSlot | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
         await self._bucket.take(current_priority(request.default_priority))
@@ -194,8 +210,11 @@ class Transport:
             status = response.status
             return response
         finally:
+            seconds = time.monotonic() - started
+            if slot is not None:
+                self._scheduler.record(slot, f"{request.verb} {request.resource}", seconds, status)
             if self._observe is not None:
-                self._observe(ApiCall(request.verb, request.resource, status, time.monotonic() - started))
+                self._observe(ApiCall(request.verb, request.resource, status, seconds))
 
     async def _renew(self, failure: ApiError) -> None:
         try:
@@ -204,10 +223,11 @@ class Transport:
             raise failure from error
 
 
-async def _wait(failure: ApiError, attempt: int, deadline: float) -> None:
+async def _wait(failure: ApiError, attempt: int, deadline: asyncio.Timeout) -> None:
     """Wait as long as the server asks. If the deadline comes first, raise the failure."""
     seconds = max(failure.retry_after or 0.0, 0.05 * 2**attempt) * random.uniform(1.0, 1.1)  # noqa: S311
-    if asyncio.get_running_loop().time() + seconds >= deadline:
+    ends_at = deadline.when()
+    if ends_at is not None and asyncio.get_running_loop().time() + seconds >= ends_at:
         raise failure
     await asyncio.sleep(seconds)
 

@@ -211,8 +211,10 @@ class _StatusWriter:
             return None
         if (wait := self._pace.seconds_until_allowed(key)) > 0:
             return wait
+        plan = plan_of(status_patch(self._resource, obj, patch, self._concern))
+        requeue_after = await execute_plan(self._ctx, plan)
         self._pace.record_write(key)
-        return await execute_plan(self._ctx, plan_of(status_patch(self._resource, obj, patch, self._concern)))
+        return requeue_after
 
     def forget(self, key: Key) -> None:
         """Forget an object that does not exist any more."""

@@ -249,8 +249,8 @@ class ClientConnection(Section):
 
     qps: float = 300
     """The maximum number of requests per second. 0 or a negative number disables the limit. At the limit,
-    watches come first, then reservations and starts of jobs, evictions, reads, statuses, and events. Every
-    tenth request is the one that has waited longest."""
+    watches come first, then reservations and starts of jobs, evictions, the creation and end of workloads,
+    reads, statuses, and events. Every tenth request is the one that has waited longest."""
 
     burst: Count = 500
     """The number of requests that can be sent in a burst."""

@@ -35,7 +35,7 @@ from tests.unit.controllers.world import World, cluster_scoped
 
 __all__ = ["world"]
 
-AHEAD, WATCH, RESERVATION, EVICTION, READ, STATUS, EVENT = CallPriority
+AHEAD, WATCH, RESERVATION, EVICTION, LIFECYCLE, READ, STATUS, QUEUE_STATUS, EVENT = CallPriority
 KEY = Key("ns", "j")
 EVICTED = condition("Evicted", True, "Preempted", "for another")
 TARGET = condition("DeactivationTarget", True, "AdmissionCheck", "rejected")
@@ -77,7 +77,7 @@ def controller_of(world: World) -> JobController:
         pytest.param(
             job(RUNNING, {"ready": 3, "active": 3}),
             [admitted()],
-            [("patch workloads/job-j-1/status", STATUS)],
+            [("patch workloads/job-j-1/status", LIFECYCLE)],
             id="readiness of pods",
         ),
     ],
@@ -91,10 +91,10 @@ async def test_calls_for_job_have_priority_of_their_purpose(
     assert calls_with_priority[: len(calls)] == calls
 
 
-async def test_creation_of_a_workload_has_the_priority_of_statuses() -> None:
+async def test_creation_of_a_workload_comes_before_reports() -> None:
     world = world_with_job()
     await controller_of(world).reconcile(KEY)
-    assert world.client.priorities == [STATUS]
+    assert world.client.priorities == [LIFECYCLE]
 
 
 async def test_all_calls_of_a_start_after_an_admission_have_the_priority_of_reservations() -> None:
@@ -166,8 +166,8 @@ DELETED_POD = Delete(ORPHANED_PODS, pod("a"))
     ("decided", "priority"),
     [
         pytest.param(plan_of(), STATUS, id="nothing"),
-        pytest.param(plan_of(STATUS_PATCH), STATUS, id="status"),
-        pytest.param(plan_of(Delete(KINDS.workloads, workload())), STATUS, id="deletion of a Workload"),
+        pytest.param(plan_of(STATUS_PATCH), LIFECYCLE, id="status"),
+        pytest.param(plan_of(Delete(KINDS.workloads, workload())), LIFECYCLE, id="deletion of a Workload"),
         pytest.param(plan_of(STATUS_PATCH, DELETED_POD), EVICTION, id="stop after a status"),
         pytest.param(
             plan_of(DELETED_POD, STATUS_PATCH, started_workload=admitted()), RESERVATION, id="start"

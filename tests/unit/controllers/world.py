@@ -17,6 +17,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Store
+from admitq.runtime.write_scheduler import WriteScheduler
 from admitq.workloads.admission_status import ADMISSION_CONDITIONS, ADMISSION_FIELDS
 from admitq_api.json_objects import value_at
 from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, apply_patch, instant, timestamp
@@ -65,6 +66,7 @@ class StubClient:
     unserved: set[Resource] = field(default_factory=set[Resource])
     """Resources that are no longer served."""
     version: int = 100
+    scheduler: WriteScheduler = field(default_factory=WriteScheduler)
 
     def _call(self, verb: str, what: str, body: Any = None) -> None:
         self.calls.append((verb, what, body))

@@ -17,9 +17,11 @@ from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, current_priority
+from admitq.runtime.write_scheduler import WriteScheduler
 from admitq.translate.messages import Explanation
 from admitq_api import conditions
 from admitq_api.labels import names_for
+from localcluster.waiting import eventually
 from tests.unit.manager.test_guarded_writes import ADMISSION as CORE_ADMISSION
 from tests.unit.manager.test_guarded_writes import Server, workload
 
@@ -33,6 +35,7 @@ class FakeWrites:
     def __init__(self, **status: Any) -> None:
         self.status = status
         self.priority: CallPriority | None = None
+        self.scheduler = WriteScheduler()
         self.written: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     def latest_version(self, _key: ObjectKey, uid: str) -> dict[str, Any]:
@@ -188,3 +191,56 @@ async def test_refusal_of_workload_that_is_no_longer_pending_is_not_written() ->
         writer.schedule_report(ReportPending(other, "uid", NamespaceMismatch(), ()))
         await asyncio.wait_for(writes.written, 10)
     assert [reason for _, reason, _ in recorder.events] == ["Misconfigured"]
+
+
+async def test_refusal_of_workload_that_is_admitted_soon_is_not_written() -> None:
+    server, recorder = Server(workload()), FakeRecorder()
+    async with running_writer(cast("FakeWrites", server.writes), recorder) as writer:
+        writer.schedule_report(ReportPending(KEY, "u", PodsNotReady(), ()))
+        assert await writer.reserve(ReserveQuota(KEY, "u", CORE_ADMISSION, admit=True)) == server.stored
+        await until_reports_were_due(writer)
+    assert [reason for _, reason, _ in recorder.events] == ["QuotaReserved", "Admitted"]
+
+
+async def test_only_the_latest_refusal_is_written() -> None:
+    writes, recorder = FakeWrites(), FakeRecorder()
+    async with running_writer(writes, recorder) as writer:
+        for refusal in (PodsNotReady(), PreemptionGated(), NamespaceMismatch()):
+            writer.schedule_report(ReportPending(KEY, "uid", refusal, ()))
+        await asyncio.wait_for(writes.written, 10)
+    assert [reason for _, reason, _ in recorder.events] == ["Misconfigured"]
+
+
+async def test_refusal_states_what_is_true_when_a_slot_is_free() -> None:
+    writes, recorder = FakeWrites(), FakeRecorder()
+    slots = [await writes.scheduler.take(CallPriority.STATUS) for _ in range(8)]
+    async with running_writer(writes, recorder) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
+        await eventually(lambda: writes.scheduler.count_waiting(CallPriority.STATUS) == 1)
+        writer.schedule_report(ReportPending(KEY, "uid", NamespaceMismatch(), ()))
+        writes.scheduler.release(slots[0])
+        await asyncio.wait_for(writes.written, 10)
+    assert [reason for _, reason, _ in recorder.events] == ["Misconfigured"]
+
+
+@pytest.mark.parametrize(
+    ("slowness", "seconds"), [(1.0, 1.0), (5.0, 5.0), (1000.0, 30.0)], ids=["idle", "slow", "stalled"]
+)
+async def test_reports_are_delayed_longer_while_the_api_server_is_slow(
+    slowness: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays: list[float] = []
+    monkeypatch.setattr(WriteScheduler, "slowness", slowness)
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda delay, *_: delays.append(delay))
+    async with running_writer(FakeWrites(), FakeRecorder()) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
+    assert delays == [seconds]
+
+
+async def until_reports_were_due(writer: AdmissionWriter) -> None:
+    """Wait until the report of another workload, which is due later, was processed."""
+    checked: list[ObjectKey] = []
+    writer.is_pending = lambda key: bool(checked.append(key))
+    writer.schedule_report(ReportPending(ObjectKey("team", "later"), "uid", PodsNotReady(), ()))
+    await eventually(lambda: checked)
+    assert checked == [ObjectKey("team", "later")]

@@ -21,6 +21,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.store import Store
+from admitq.runtime.write_scheduler import WriteScheduler
 from admitq.workloads.admission_patches import pending_patch, reservation_patch
 from admitq.workloads.transitions import is_reserved
 from admitq_api import conditions
@@ -69,6 +70,7 @@ class Server:
         self.priorities: list[CallPriority] = []
         self.withdrawals = 0
         self.metrics = Metrics()
+        self.scheduler = WriteScheduler()
         self.store = Store(WORKLOADS)
         self.store.upsert(stored)
         self.writes = GuardedWrites(

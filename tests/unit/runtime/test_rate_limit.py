@@ -14,7 +14,7 @@ from admitq.runtime.rate_limit import (
     current_priority,
 )
 
-AHEAD, WATCH, RESERVATION, EVICTION, READ, STATUS, EVENT = CallPriority
+AHEAD, WATCH, RESERVATION, EVICTION, LIFECYCLE, READ, STATUS, QUEUE_STATUS, EVENT = CallPriority
 
 
 class Script:

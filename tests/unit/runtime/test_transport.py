@@ -1,5 +1,6 @@
 """API errors, the user agent, and the priorities of calls."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import CONFIG_MAPS
 from admitq.runtime.transport import from_status
+from localcluster.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -101,3 +103,29 @@ async def test_calls_in_block_have_its_priority(client: Client, bucket: FakeBuck
     with call_priority(CallPriority.EVENT):
         await make_each_call(client)
     assert bucket.priorities == [CallPriority.EVENT] * 5
+
+
+async def test_time_in_which_a_write_waits_for_a_slot_does_not_count_for_its_deadline(
+    bucket: FakeBucket,
+) -> None:
+    seconds = 0.05
+    async with Client(cast("Credentials", None), user_agent="tests", timeout=seconds) as client:
+        slots = [await client.scheduler.take(CallPriority.STATUS) for _ in range(8)]
+        write = asyncio.create_task(client.delete(CONFIG_MAPS, "a", "ns"))
+        now = asyncio.get_running_loop().time
+        began = now()
+        await eventually(lambda: now() > began + 2 * seconds, interval=0.01)
+        assert not write.done()
+        client.scheduler.release(slots[0])
+        with pytest.raises(ApiError, match="not sent"):
+            await write
+    assert bucket.priorities == [CallPriority.STATUS]
+
+
+async def test_write_of_a_higher_class_does_not_wait_for_reports(bucket: FakeBucket) -> None:
+    async with Client(cast("Credentials", None), user_agent="tests") as client:
+        for _ in range(8):
+            await client.scheduler.take(CallPriority.STATUS)
+        with call_priority(CallPriority.RESERVATION), pytest.raises(ApiError, match="not sent"):
+            await client.delete(CONFIG_MAPS, "a", "ns")
+    assert bucket.priorities == [CallPriority.RESERVATION]
