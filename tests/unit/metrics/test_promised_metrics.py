@@ -216,7 +216,9 @@ def test_metric_has_exactly_its_specified_labels_type_and_buckets(played: Played
 def test_metrics_that_only_admitq_has_are_listed() -> None:
     assert {
         "api_requests_total",
+        "api_server_slowness",
         "certificate_expiry_timestamp_seconds",
+        "concurrent_writes_limit",
         "core_failures_total",
         "decision_longest_stretch_seconds",
         "excess_pods_total",
@@ -229,6 +231,7 @@ def test_metrics_that_only_admitq_has_are_listed() -> None:
         "shadow_disagreements_total",
         "unexpected_errors_total",
         "unwritten_decisions",
+        "waiting_writes",
         "watch_restarts_total",
         "webhook_review_duration_seconds",
         "webhook_reviews_total",
