@@ -481,7 +481,12 @@ TABLE: Final[tuple[Series, ...]] = (
         ("controller",),
     ),
     Series("reconciliations_total", _C, "Reconciliations by result", ("controller", "result")),
-    Series("api_requests_total", _C, "Requests to the API server", ("verb", "resource", "code")),
+    Series(
+        "api_requests_total",
+        _C,
+        "Requests to the API server. A subresource is a part of the resource: workloads.admitq.dev/status",
+        ("verb", "resource", "code"),
+    ),
     Series("api_server_slowness", _G, "How many times longer writes take than on an idle API server"),
     Series("concurrent_writes_limit", _G, "Limit of concurrent writes, by class", ("write_class",)),
     Series("waiting_writes", _G, "Writes that wait for the limit of their class", ("write_class",)),

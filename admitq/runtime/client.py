@@ -123,7 +123,8 @@ class Client:
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
     ) -> dict[str, Any]:
         """Read one object."""
-        return await self._call("get", resource, "GET", resource.path(namespace, name, subresource))
+        path = resource.path(namespace, name, subresource)
+        return await self._call("get", resource, "GET", path, subresource=subresource)
 
     async def list(
         self,
@@ -255,7 +256,9 @@ class Client:
             name = name or metadata.get("name")
         path = resource.path(namespace, name if subresource else None, subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
-        return await self._call("create", resource, "POST", path, body=obj, query=query, write=True)
+        return await self._call(
+            "create", resource, "POST", path, subresource=subresource, body=obj, query=query, write=True
+        )
 
     async def replace(
         self,
@@ -270,7 +273,9 @@ class Client:
         metadata: dict[str, Any] = obj["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
-        return await self._call("update", resource, "PUT", path, body=obj, query=query, write=True)
+        return await self._call(
+            "update", resource, "PUT", path, subresource=subresource, body=obj, query=query, write=True
+        )
 
     async def merge_patch(
         self,
@@ -287,7 +292,15 @@ class Client:
         path = resource.path(namespace, name, subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
         return await self._call(
-            "patch", resource, "PATCH", path, body=patch, query=query, content_type=MERGE_PATCH, write=True
+            "patch",
+            resource,
+            "PATCH",
+            path,
+            subresource=subresource,
+            body=patch,
+            query=query,
+            content_type=MERGE_PATCH,
+            write=True,
         )
 
     async def json_patch(
@@ -309,6 +322,7 @@ class Client:
             resource,
             "PATCH",
             path,
+            subresource=subresource,
             body=operations,
             query=query,
             content_type=JSON_PATCH,
@@ -331,7 +345,15 @@ class Client:
         query = self._options(dry_run=dry_run, field_manager=field_manager)
         query["force"] = "true" if force else "false"
         return await self._call(
-            "apply", resource, "PATCH", path, body=obj, query=query, content_type=APPLY, write=True
+            "apply",
+            resource,
+            "PATCH",
+            path,
+            subresource=subresource,
+            body=obj,
+            query=query,
+            content_type=APPLY,
+            write=True,
         )
 
     async def delete(
@@ -415,6 +437,7 @@ class Client:
         method: str,
         path: str,
         *,
+        subresource: str | None = None,
         body: Any = None,
         query: Mapping[str, str] | None = None,
         content_type: str = JSON,
@@ -423,7 +446,7 @@ class Client:
     ) -> Any:
         request = ApiRequest(
             verb=verb,
-            resource=str(resource) if resource is not None else "",
+            resource="/".join(map(str, filter(None, (resource, subresource)))),
             method=method,
             path=path,
             query=query or {},
