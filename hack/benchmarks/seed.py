@@ -24,12 +24,12 @@ from admitq.runtime.resources import JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, R
 from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Watcher
 from admitq_api.labels import Names, names_for
+from benchmarks.clusters import HARNESS, fresh_cluster, is_queue_active, until_done, usages
 from benchmarks.measures import AmountOverTime, percentile, usage_by_process
 from localcluster import processes
-from localcluster.cluster import LocalCluster, reclaim_orphans, to_stderr
+from localcluster.cluster import to_stderr
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool
-from localcluster.processes import Usage
 from localcluster.waiting import eventually
 
 PODS_PER_JOB: Final = 10
@@ -39,13 +39,11 @@ JITTER: Final = 0.5
 _SUBMITTERS: Final = 16
 _ENDERS: Final = 32
 _PROGRESS_EVERY_S: Final = 5.0
-_RETRY_AFTER_S: Final = 0.5
 _RAISERS: Final = 8
 RAISED_TO: Final = 50
 _NAMESPACE: Final = "bench"
 _QUEUE: Final = "bench"
 _RAISES_QUEUE: Final = "raises"
-_HARNESS: Final = "harness"
 
 
 class SettingError(Exception):
@@ -148,8 +146,6 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
         raise SettingError("--raises needs admitq: remove --no-queue")
     if plan.slots < PODS_PER_JOB:
         raise SettingError(f"{plan.nodes} nodes of {plan.node_cpu} CPUs have no room for {PODS_PER_JOB} pods")
-    reclaim_orphans()
-    cluster = LocalCluster("bench")
     pool = NodePool(
         count=plan.nodes,
         cpu=str(plan.node_cpu),
@@ -157,10 +153,7 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
         pods=max(110, plan.slots_per_node + 10),
     )
     to_stderr(f"starting a cluster of {plan.nodes} nodes with {plan.node_cpu} CPUs each")
-    # Leftovers of an earlier run would falsify the figures.
-    cluster.stop()
-    cluster.start((pool,), owner=processes.current())
-    try:
+    with fresh_cluster((pool,)) as cluster:
         names = names_for()
         if plan.queue:
             to_stderr("installing admitq")
@@ -172,18 +165,16 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
         ) as client:
             await _prepare(client, plan, names)
             harness = _Harness(client, plan, names)
-            before = _usages(cluster)
+            before = usages(cluster)
             await harness.run()
             used = usage_by_process(
                 before,
                 [(status.name, status.usage) for status in cluster.status()]
-                + [(_HARNESS, processes.current().usage())],
+                + [(HARNESS, processes.current().usage())],
             )
         result = {**harness.result(), "processes": used}
         is_done = result["done"] == plan.jobs and result["failed"] == 0
         return result, not plan.queue or (is_done and result.get("raises_stopped", 0) == plan.raises)
-    finally:
-        cluster.stop()
 
 
 class _Harness:
@@ -285,7 +276,7 @@ class _Harness:
                 name = f"job-{number}"
                 self._jobs[name] = _Job(submitted_at=time.monotonic())
                 job = _job(name, self._plan, self._names)
-                await _until_done(lambda job=job: self._client.create(JOBS, job))
+                await until_done(lambda job=job: self._client.create(JOBS, job))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_SUBMITTERS):
@@ -417,34 +408,14 @@ class Raises:
         job["spec"] |= {"parallelism": 1, "completions": RAISED_TO}
         running, suspended = asyncio.Event(), asyncio.Event()
         self._running[name], self._suspended[name] = running, suspended
-        await _until_done(lambda: self._client.create(JOBS, job))
+        await until_done(lambda: self._client.create(JOBS, job))
         await running.wait()
         raised = {"spec": {"parallelism": RAISED_TO}}
-        await _until_done(lambda: self._client.merge_patch(JOBS, name, raised, _NAMESPACE))
+        await until_done(lambda: self._client.merge_patch(JOBS, name, raised, _NAMESPACE))
         written = time.monotonic()
         await suspended.wait()
         self._seconds.append(time.monotonic() - written)
-        await _until_done(lambda: self._client.delete(JOBS, name, _NAMESPACE, propagation="Background"))
-
-
-async def _until_done(call: Callable[[], Awaitable[Any]]) -> None:
-    """Repeat a call while it fails with temporary errors.
-
-    Raises:
-        ApiError: it fails for another reason.
-    """
-    while True:
-        try:
-            await call()
-        except ApiError as error:
-            # If the answer is missing, the call may have taken effect.
-            if error.is_already_exists or error.is_not_found:
-                return
-            if not error.is_transient:
-                raise
-            await asyncio.sleep(_RETRY_AFTER_S)
-        else:
-            return
+        await until_done(lambda: self._client.delete(JOBS, name, _NAMESPACE, propagation="Background"))
 
 
 async def _prepare(client: Client, plan: Plan, names: Names) -> None:
@@ -461,7 +432,7 @@ async def _prepare(client: Client, plan: Plan, names: Names) -> None:
         if resource.kind == "ResourceFlavor":
             continue
         await eventually(
-            lambda resource=resource, obj=obj: _is_active(client, resource, obj),
+            lambda resource=resource, obj=obj: is_queue_active(client, resource, obj),
             what=f"{resource.kind} {obj['metadata']['name']} is active",
         )
 
@@ -497,13 +468,6 @@ def _queues(plan: Plan, names: Names) -> list[tuple[Resource, dict[str, Any]]]:
         # The quota is sufficient for the Jobs as created, but not for a raised Job.
         *(queues(_RAISES_QUEUE, _RAISERS * 2) if plan.raises else ()),
     ]
-
-
-async def _is_active(client: Client, resource: Resource, obj: dict[str, Any]) -> bool:
-    stored = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
-    return any(
-        entry["type"] == "Active" and entry["status"] == "True" for entry in stored["status"]["conditions"]
-    )
 
 
 def _job(name: str, plan: Plan, names: Names) -> dict[str, Any]:
@@ -578,13 +542,6 @@ def _is_ready(pod: dict[str, Any]) -> bool:
     return any(
         entry["type"] == "Ready" and entry["status"] == "True" for entry in pod["status"]["conditions"]
     )
-
-
-def _usages(cluster: LocalCluster) -> dict[str, Usage]:
-    usages = {status.name: status.usage for status in cluster.status()} | {
-        _HARNESS: processes.current().usage()
-    }
-    return {name: usage for name, usage in usages.items() if usage is not None}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 import yaml
 
+from benchmarks.clusters import fresh_cluster
 from localcluster import processes
-from localcluster.cluster import LocalCluster, reclaim_orphans, to_stderr
+from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.folders import REPOSITORY
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool
@@ -68,18 +69,12 @@ def run(count: int) -> tuple[dict[str, Any], bool]:
         InstallationError: admitq cannot be installed.
         NotInTime: a process took longer than a minute.
     """
-    reclaim_orphans()
-    cluster = LocalCluster("bench")
-    cluster.stop()
     to_stderr("starting a cluster")
-    cluster.start((NodePool(count=1),), owner=processes.current())
-    try:
+    with fresh_cluster((NodePool(count=1),)) as cluster:
         ports = free_ports(["webhook", "health", "metrics"])
         file = _prepare(cluster, ports)
         # The first start writes certificates and reads files that are not in the page cache.
         starts = [_one(cluster, file, ports) for _ in range(count + 1)][1:]
-    finally:
-        cluster.stop()
     worst = Start(*(max(values) for values in zip(*map(_figures, starts), strict=True)))
     median = Start(*(statistics.median(values) for values in zip(*map(_figures, starts), strict=True)))
     result = {

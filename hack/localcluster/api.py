@@ -53,6 +53,15 @@ class Api:
         text = self._exchange(method, path, body, content_type)
         return json.loads(text) if text else None
 
+    def text(self, path: str) -> str:
+        """Return an answer that is not JSON, such as /metrics.
+
+        Raises:
+            ApiFailure: the answer is an error.
+            OSError: there is no answer.
+        """
+        return self._exchange("GET", path, None, "application/json")
+
     def healthy(self, path: str) -> bool:
         """Whether a health endpoint reports success."""
         try:

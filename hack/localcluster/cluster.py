@@ -129,6 +129,7 @@ class LocalCluster:
         self,
         pools: Sequence[NodePool] = (NodePool(),),
         *,
+        component_names: Sequence[str] = COMPONENTS,
         api_server_arguments: Sequence[str] = (),
         owner: Process | None = None,
         say: Callable[[str], None] = to_stderr,
@@ -138,7 +139,8 @@ class LocalCluster:
         If an earlier cluster with this name exists and a part of it is dead, remove that cluster first.
 
         Args:
-            pools: the simulated nodes.
+            pools: the simulated nodes, which need all components.
+            component_names: the components to start. etcd and kube-apiserver are necessary.
             api_server_arguments: more command line arguments of kube-apiserver.
             owner: the process that needs the cluster; `reclaim_orphans` stops the cluster when this process
                 has ended. None: the cluster runs until it is stopped.
@@ -155,7 +157,13 @@ class LocalCluster:
         except binaries.BuildError as error:
             raise ClusterError(str(error)) from error
         options = json.loads(
-            json.dumps({"pools": [asdict(pool) for pool in pools], "arguments": list(api_server_arguments)})
+            json.dumps(
+                {
+                    "pools": [asdict(pool) for pool in pools],
+                    "arguments": list(api_server_arguments),
+                    "components": [name for name in COMPONENTS if name in component_names],
+                }
+            )
         )
         with exclusive(
             self._lock, waiting=lambda: say(f"cluster {self.name} is being started or stopped, waiting")
@@ -205,9 +213,10 @@ class LocalCluster:
         ]
 
     def healthy(self) -> bool:
-        """Whether every component runs and the API server is ready."""
+        """Whether every component of the cluster runs and the API server is ready."""
         running = self.processes.all()
-        if any(name not in running or not running[name].alive() for name in COMPONENTS):
+        names = self._description()["options"]["components"]
+        if any(name not in running or not running[name].alive() for name in names):
             return False
         with self.api() as api:
             return api.healthy("/readyz")
@@ -284,7 +293,7 @@ class LocalCluster:
         for name in ("etcd", "kube-apiserver"):
             self.processes.spawn_component(name, command_lines[name])
             self._await_ready(name, ports)
-        others = [name for name in COMPONENTS if name not in {"etcd", "kube-apiserver"}]
+        others = [name for name in options["components"] if name not in {"etcd", "kube-apiserver"}]
         for name in others:
             self.processes.spawn_component(name, command_lines[name])
         with self.api() as api:
@@ -292,7 +301,8 @@ class LocalCluster:
                 nodes.create(api, pool)
             for name in others:
                 self._await_ready(name, ports)
-            self._await(lambda: has_default_account(api), "the ServiceAccount controller")
+            if "kube-controller-manager" in others:
+                self._await(lambda: has_default_account(api), "the ServiceAccount controller")
             expected = sum(pool.count for pool in pools)
             self._await(lambda: nodes.ready_count(api) >= expected, f"{expected} nodes to be ready")
 

@@ -1,0 +1,93 @@
+"""Clusters of benchmarks: start a fresh one, repeat calls until they succeed, and read resource usage."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+from localcluster import processes
+from localcluster.cluster import LocalCluster, reclaim_orphans
+from localcluster.cluster_processes import COMPONENTS
+from localcluster.nodes import NodePool
+from localcluster.processes import Usage
+
+HARNESS: Final = "harness"
+"""The name of this process in results."""
+
+_NAME: Final = "bench"
+_RETRY_AFTER_S: Final = 0.5
+
+
+@contextmanager
+def fresh_cluster(
+    pools: Sequence[NodePool] = (),
+    *,
+    component_names: Sequence[str] = COMPONENTS,
+    api_server_arguments: Sequence[str] = (),
+) -> Generator[LocalCluster]:
+    """Start a new cluster for the block, and stop it afterwards.
+
+    Args:
+        pools: the simulated nodes.
+        component_names: the components of the control plane.
+        api_server_arguments: more command line arguments of kube-apiserver.
+
+    Raises:
+        ClusterError: the cluster cannot be started.
+    """
+    reclaim_orphans()
+    cluster = LocalCluster(_NAME)
+    # Leftovers of an earlier run would falsify the figures.
+    cluster.stop()
+    cluster.start(
+        pools,
+        component_names=component_names,
+        api_server_arguments=api_server_arguments,
+        owner=processes.current(),
+    )
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+async def until_done(call: Callable[[], Awaitable[Any]]) -> None:
+    """Repeat a call while it fails with temporary errors.
+
+    Raises:
+        ApiError: it fails for another reason.
+    """
+    while True:
+        try:
+            await call()
+        except ApiError as error:
+            # If the answer is missing, the call may have taken effect.
+            if error.is_already_exists or error.is_not_found:
+                return
+            if not error.is_transient:
+                raise
+            await asyncio.sleep(_RETRY_AFTER_S)
+        else:
+            return
+
+
+async def is_queue_active(client: Client, resource: Resource, obj: dict[str, Any]) -> bool:
+    """Whether a ClusterQueue or a LocalQueue has the condition Active."""
+    stored = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
+    return is_active(stored)
+
+
+def is_active(queue: dict[str, Any]) -> bool:
+    """Whether a stored queue has the condition Active."""
+    conditions = (queue.get("status") or {}).get("conditions") or ()
+    return any(entry["type"] == "Active" and entry["status"] == "True" for entry in conditions)
+
+
+def usages(cluster: LocalCluster) -> dict[str, Usage]:
+    """Return the resource usage of each running process of a cluster, and of this process."""
+    found = {status.name: status.usage for status in cluster.status()}
+    found[HARNESS] = processes.current().usage()
+    return {name: usage for name, usage in found.items() if usage is not None}
