@@ -9,9 +9,13 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import core, seed, start, webhook
+from admitq_api.labels import DEFAULT_GROUP, GROUPS
+from benchmarks import core, seed, start, throughput, webhook
+from benchmarks.throughput_connection import ThroughputFailed
+from benchmarks.throughput_shapes import SHAPES
 from localcluster import ClusterError
 from localcluster.cluster import to_stderr
+from localcluster.crds import DefinitionsError
 from localcluster.installation import InstallationError
 
 
@@ -22,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result, passed = _BENCHMARKS[options.benchmark](options)
     except (
         ClusterError,
+        DefinitionsError,
         InstallationError,
+        ThroughputFailed,
         seed.SettingError,
         core.MeasurementFailed,
         start.NotInTime,
@@ -65,6 +71,17 @@ def _start(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     return start.run(options.count)
 
 
+def _throughput(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    plan = throughput.ThroughputPlan(
+        shape=options.shape,
+        scale=options.scale,
+        timeout_s=options.timeout,
+        api_group=options.api_group,
+        command=options.manager_command,
+    )
+    return throughput.run(plan)
+
+
 def _webhook(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     load = webhook.Load(
         seconds=options.seconds,
@@ -79,6 +96,7 @@ _BENCHMARKS: dict[str, Callable[[argparse.Namespace], tuple[dict[str, Any], bool
     "core": _core,
     "seed": _seed,
     "start": _start,
+    "throughput": _throughput,
     "webhook": _webhook,
 }
 
@@ -170,6 +188,12 @@ def _parser() -> argparse.ArgumentParser:
     begin.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
     begin.add_argument("--count", type=_count, default=5, metavar="N", help="number of starts (default 5)")
 
+    _add_throughput_options(
+        benchmarks.add_parser(
+            "throughput", help="run a published load of Workloads, without jobs and pods, as fast as possible"
+        )
+    )
+
     reviews = benchmarks.add_parser(
         "webhook",
         help="measure reviews of ordinary jobs beside objects with very many labels or variables, "
@@ -191,6 +215,39 @@ def _parser() -> argparse.ArgumentParser:
         help="for comparison, review large objects in the serving process",
     )
     return parser
+
+
+def _add_throughput_options(shapes: argparse.ArgumentParser) -> None:
+    shapes.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
+    shapes.add_argument(
+        "--shape", choices=sorted(SHAPES), default="baseline", help="the load (default baseline)"
+    )
+    shapes.add_argument(
+        "--scale",
+        type=_positive,
+        default=1.0,
+        metavar="X",
+        help="share of the workloads of each queue and class (default 1)",
+    )
+    shapes.add_argument(
+        "--timeout",
+        type=_positive,
+        default=1800.0,
+        metavar="S",
+        help="seconds after which the load stops (default 1800)",
+    )
+    shapes.add_argument(
+        "--manager-command",
+        metavar="CMD",
+        help="shell command of a queue manager to measure in place of admitq. The CRDs are installed, and "
+        "KUBECONFIG gives the command all permissions",
+    )
+    shapes.add_argument(
+        "--api-group",
+        choices=GROUPS,
+        default=DEFAULT_GROUP,
+        help=f"API group of the queues and workloads (default {DEFAULT_GROUP})",
+    )
 
 
 def _positive(text: str) -> float:

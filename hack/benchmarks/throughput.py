@@ -1,0 +1,240 @@
+"""Measure how fast a queue manager takes a published load through a real API server.
+
+Workload objects are created directly, without jobs and pods. The harness plays the jobs. The control plane
+has only etcd and kube-apiserver, without nodes.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import uvloop
+
+from admitq.runtime.kinds import kinds_of
+from admitq_api.labels import ApiGroup, Names, names_for
+from benchmarks import api_calls, throughput_objects
+from benchmarks.api_calls import ApiCallKey, ApiServerCounts
+from benchmarks.clusters import HARNESS, fresh_cluster, is_active
+from benchmarks.measures import usage_by_process
+from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, list_all, until_answered
+from benchmarks.throughput_harness import ThroughputHarness, creators_of
+from benchmarks.throughput_jobs import JOB_WRITES
+from benchmarks.throughput_managers import MANAGER, AdmitqManager, CommandManager, MeasuredManager
+from benchmarks.throughput_shapes import SHAPES, LoadShape
+from localcluster import processes
+from localcluster.cluster import LocalCluster, to_stderr
+from localcluster.processes import Usage
+
+_COMPONENTS: Final = ("etcd", "kube-apiserver")
+# Metrics count the calls. The audit log would cost the API server CPU time for each of them.
+_WITHOUT_AUDIT: Final = ("--audit-policy-file=", "--audit-log-path=")
+_USER_AGENT: Final = "admitq-bench"
+_OTHERS: Final = "others"
+_API_SERVER: Final = "api_server"
+_KEYS_OF_COMPONENTS: Final = {"etcd": "etcd", "kube-apiserver": _API_SERVER}
+# Other calls in progress while the queues are created.
+_SETUP_CALLS: Final = 16
+_ACTIVE_WITHIN_S: Final = 300.0
+_POLL_EVERY_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class ThroughputPlan:
+    """The parameters of a run.
+
+    Attributes:
+        shape: a key of `SHAPES`.
+        scale: the share of the workloads of each class.
+        timeout_s: the seconds after which the load stops.
+        api_group: the API group of all kinds.
+        command: the shell command of the queue manager; None is admitq.
+    """
+
+    shape: str
+    scale: float
+    timeout_s: float
+    api_group: ApiGroup
+    command: str | None = None
+
+    @property
+    def load(self) -> LoadShape:
+        """The load of the run."""
+        return SHAPES[self.shape].scaled(self.scale)
+
+
+def run(plan: ThroughputPlan) -> tuple[dict[str, Any], bool]:
+    """Run the benchmark on its own cluster.
+
+    Returns:
+        The result, and whether all workloads have finished.
+
+    Raises:
+        ClusterError: the cluster cannot be started.
+        InstallationError: admitq cannot be installed or started.
+        DefinitionsError: the CRDs are not served.
+        ThroughputFailed: the API server refused a call, or the queue manager ended.
+    """
+    to_stderr("starting etcd and kube-apiserver")
+    with fresh_cluster(component_names=_COMPONENTS, api_server_arguments=_WITHOUT_AUDIT) as cluster:
+        return measure(cluster, plan)
+
+
+def measure(cluster: LocalCluster, plan: ThroughputPlan) -> tuple[dict[str, Any], bool]:
+    """Run the benchmark on a running cluster that nothing else uses; see `run`."""
+    manager: MeasuredManager = (
+        AdmitqManager(cluster, plan.api_group)
+        if plan.command is None
+        else CommandManager(cluster, plan.api_group, plan.command)
+    )
+    try:
+        manager.start()
+        return uvloop.run(_measure(cluster, plan, manager))
+    finally:
+        manager.stop()
+
+
+async def _measure(
+    cluster: LocalCluster, plan: ThroughputPlan, manager: MeasuredManager
+) -> tuple[dict[str, Any], bool]:
+    names, shape = names_for(plan.api_group), plan.load
+    async with LoadConnection(cluster, user_agent=_USER_AGENT, connections=_SETUP_CALLS) as setup:
+        to_stderr(f"creating {shape.queues} queues")
+        await _create_queues(setup, shape, names)
+        await _until_active(setup, shape, names, manager)
+    async with (
+        LoadConnection(cluster, user_agent=_USER_AGENT, connections=creators_of(shape)) as creating,
+        # One more connection is for the watch.
+        LoadConnection(cluster, user_agent=_USER_AGENT, connections=JOB_WRITES + 1) as playing,
+    ):
+        harness = ThroughputHarness(shape, names, creating, playing, manager.failure)
+        counted_before, called_before = _read_api_server(cluster), manager.calls()
+        used_before = {name: usage for name, usage in _usages(cluster, manager) if usage is not None}
+        await harness.run(plan.timeout_s)
+        used = usage_by_process(used_before, _usages(cluster, manager))
+        counted = api_calls.since(counted_before, _read_api_server(cluster))
+        called = {name: counts - called_before[name] for name, counts in manager.calls().items()}
+        writers = _writers(counted, called, creating.calls + playing.calls)
+    result = {
+        "benchmark": "throughput",
+        "shape": plan.shape,
+        "scale": plan.scale,
+        "api_group": plan.api_group,
+        "manager": plan.command or "admitq",
+        **harness.result(),
+        "cpu_s": {name: figures["cpu_s"] for name, figures in used.items()},
+        "rss_mb": {name: figures["rss_mb"] for name, figures in used.items()},
+        **api_figures(writers, counted, names, shape.workloads, used[_API_SERVER]["cpu_s"]),
+        "harness": {
+            **harness.harness_result(),
+            "cpu_share": round((used[HARNESS]["cpu_s"] or 0.0) / harness.wall_s, 2),
+        },
+    }
+    return result, result["finished"] == shape.workloads
+
+
+def api_figures(
+    writers: Mapping[str, Counter[ApiCallKey]],
+    counted: ApiServerCounts,
+    names: Names,
+    workloads: int,
+    api_server_cpu_s: float | None,
+) -> dict[str, Any]:
+    """Return the figures of API calls.
+
+    Args:
+        writers: the calls of each caller.
+        counted: what the API server counted.
+        names: the names of the API group.
+        workloads: the number of workloads.
+        api_server_cpu_s: the CPU seconds of the API server; None if it died.
+    """
+    status = f"{kinds_of(names).workloads}/status"
+    status_writes = sum(
+        count for key, count in writers[MANAGER].items() if key.resource == status and key.is_write
+    )
+    writes = sum(count for key, count in counted.calls.items() if key.is_write)
+    per_write = None if api_server_cpu_s is None or not writes else api_server_cpu_s * 1000 / writes
+    return {
+        "api_calls": {
+            writer: {str(key): count for key, count in sorted(counts.items())}
+            for writer, counts in writers.items()
+        },
+        "api_writes": writes,
+        "status_writes_per_workload": round(status_writes / workloads, 2),
+        "api_cpu_ms_per_write": None if per_write is None else round(per_write, 2),
+        "watch_bytes": int(counted.watch_bytes),
+    }
+
+
+def _writers(
+    counted: ApiServerCounts, called: Mapping[str, Counter[ApiCallKey]], harness: Counter[ApiCallKey]
+) -> dict[str, Counter[ApiCallKey]]:
+    """Return the calls of each caller.
+
+    The calls of a command are those that neither the harness nor the API server itself has sent.
+    """
+    known = {**called, HARNESS: harness}
+    if called:
+        return api_calls.by_writer(counted.calls, known, _OTHERS)
+    by_clients = api_calls.without_own_calls(counted.calls, counted.own_calls)
+    return api_calls.by_writer(by_clients, known, MANAGER)
+
+
+def _read_api_server(cluster: LocalCluster) -> ApiServerCounts:
+    with cluster.api() as api:
+        return api_calls.read_api_server(api.text("/metrics"))
+
+
+def _usages(cluster: LocalCluster, manager: MeasuredManager) -> Iterable[tuple[str, Usage | None]]:
+    yield from manager.usages().items()
+    for status in cluster.status():
+        if status.name in _KEYS_OF_COMPONENTS:
+            yield _KEYS_OF_COMPONENTS[status.name], status.usage
+    yield HARNESS, processes.current().usage()
+
+
+async def _create_queues(connection: LoadConnection, shape: LoadShape, names: Names) -> None:
+    kinds = kinds_of(names)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": throughput_objects.NAMESPACE}}
+    steps = (
+        ("namespaces", [("/api/v1/namespaces", namespace)]),
+        (str(kinds.resource_flavors), [throughput_objects.flavor(names)]),
+        (str(kinds.cluster_queues), throughput_objects.cluster_queues(shape, names)),
+        (str(kinds.local_queues), throughput_objects.local_queues(shape, names)),
+    )
+    for resource, objects in steps:
+        remaining = iter(objects)
+
+        async def create(resource: str = resource, remaining: Any = remaining) -> None:
+            for path, body in remaining:
+                await until_answered(connection, "create", resource, path, body)
+
+        await asyncio.gather(*(create() for _ in range(_SETUP_CALLS)))
+
+
+async def _until_active(
+    connection: LoadConnection, shape: LoadShape, names: Names, manager: MeasuredManager
+) -> None:
+    """Wait until all queues are active.
+
+    Raises:
+        ThroughputFailed: they are not active in time, or the queue manager ended.
+    """
+    kinds = kinds_of(names)
+    deadline = time.monotonic() + _ACTIVE_WITHIN_S
+    for resource in (kinds.cluster_queues, kinds.local_queues):
+        while True:
+            queues, _ = await list_all(connection, str(resource), resource.path())
+            active = sum(map(is_active, queues))
+            if active >= shape.queues:
+                break
+            if reason := manager.failure():
+                raise ThroughputFailed(reason)
+            if time.monotonic() > deadline:
+                raise ThroughputFailed(
+                    f"{active} of {shape.queues} {resource} were active after {_ACTIVE_WITHIN_S:.0f} s"
+                )
+            await asyncio.sleep(_POLL_EVERY_S)

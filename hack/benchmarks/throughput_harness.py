@@ -1,0 +1,261 @@
+"""The harness of `hack/bench throughput`: create Workloads on time, watch them, and play their jobs."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from admitq.runtime.kinds import kinds_of
+from admitq_api.labels import Names
+from benchmarks import throughput_objects
+from benchmarks.measures import percentile
+from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, list_all, until_answered
+from benchmarks.throughput_jobs import JOB_WRITES, JobsOfLoad
+from benchmarks.throughput_shapes import LoadShape, PlannedWorkload
+from localcluster.cluster import to_stderr
+
+MOST_CREATORS: Final = 100
+"""Creations in progress at once, at most. Each queue creates the workloads of a class one after another."""
+
+_PROGRESS_EVERY_S: Final = 5.0
+_SAMPLE_EVERY_S: Final = 0.5
+_LAG_EVERY_S: Final = 0.05
+# At least this share of the machine idle: the API server could have done more.
+_FREE_SHARE: Final = 0.1
+
+
+class IdleShare:
+    """The share of the machine's CPU time that was idle in the last half second."""
+
+    def __init__(self) -> None:
+        self.value = 0.0
+        self._before = _cpu_times()
+
+    def sample(self) -> None:
+        """Compute the share since the last sample."""
+        after = _cpu_times()
+        total = after[1] - self._before[1]
+        self.value = (after[0] - self._before[0]) / total if total else self.value
+        self._before = after
+
+
+class ThroughputHarness:
+    """Plays one load shape.
+
+    Args:
+        shape: the load.
+        names: the names of the API group.
+        creating: the connection for creations.
+        playing: the connection for the watch and for the writes of jobs.
+        failure: returns why the queue manager does not run any more, or None if it runs.
+    """
+
+    def __init__(
+        self,
+        shape: LoadShape,
+        names: Names,
+        creating: LoadConnection,
+        playing: LoadConnection,
+        failure: Callable[[], str | None],
+    ) -> None:
+        self._shape = shape
+        self._names = names
+        self._creating = creating
+        self._playing = playing
+        workloads = kinds_of(names).workloads
+        self._resource = str(workloads)
+        self._path = workloads.path(throughput_objects.NAMESPACE)
+        self._failure = failure
+        self.jobs = JobsOfLoad(playing, names, shape.workloads)
+        self._created = 0
+        self._late: list[float] = []
+        self._own_late: list[float] = []
+        self._late_while_idle: list[float] = []
+        self._lags: list[float] = []
+        self._idle = IdleShare()
+        self._begin = 0.0
+        self._end = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        """The seconds from the first creation until the last Workload had finished, or the timeout."""
+        return self._end - self._begin
+
+    async def run(self, timeout_s: float) -> None:
+        """Run until all Workloads have finished, or until the timeout.
+
+        Raises:
+            ThroughputFailed: the API server refused a call, or the queue manager ended.
+        """
+        try:
+            await self._run(timeout_s)
+        except ExceptionGroup as group:
+            raise _first_error(group) from None
+
+    async def _run(self, timeout_s: float) -> None:
+        version = await self._list()
+        self._begin = time.monotonic()
+        self.jobs.in_use.begin(self._begin)
+        async with asyncio.TaskGroup() as group:
+            background = [
+                group.create_task(work)
+                for work in (
+                    self._watch(version),
+                    self._report(),
+                    self._sample_idle(),
+                    self._sample_lag(),
+                    *(self.jobs.write() for _ in range(JOB_WRITES)),
+                )
+            ]
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._create_all()
+                    await self.jobs.is_over.wait()
+            except TimeoutError:
+                to_stderr(f"stopped without success after {timeout_s:.0f} s")
+            self._end = time.monotonic()
+            for task in background:
+                task.cancel()
+
+    def result(self) -> dict[str, Any]:
+        """Return the figures of a finished run."""
+        jobs, shape = self.jobs, self._shape
+        in_use = jobs.in_use.mean(self._end) / shape.quota_cpu
+        return {
+            "workloads": shape.workloads,
+            "created": self._created,
+            "finished": jobs.finished,
+            "wall_s": round(self.wall_s, 1),
+            "bound_s": round(shape.bound_s, 1),
+            "ratio": round(self.wall_s / shape.bound_s, 2),
+            "admissions_per_s": round(jobs.admissions / self.wall_s, 1),
+            "admit_mean_s": self._by_class(mean),
+            "admit_p99_s": self._by_class(lambda waits: percentile(waits, 0.99)),
+            "use": round(in_use, 3),
+            "evictions": jobs.evictions,
+        }
+
+    def harness_result(self) -> dict[str, Any]:
+        """Return the figures that show whether the harness was the limit."""
+        return {
+            "creators": creators_of(self._shape),
+            "create_late_s": summary(self._late),
+            "create_own_late_s": summary(self._own_late),
+            "create_late_while_idle_s": summary(self._late_while_idle),
+            "job_write_wait_s": summary(self.jobs.waits),
+            "job_write_own_wait_s": summary(self.jobs.own_waits),
+            "loop_lag_s": summary(self._lags),
+        }
+
+    def _by_class(self, figure: Callable[[list[float]], float | None]) -> dict[str, float | None]:
+        """Return a figure of the times from the answer to the creation until Admitted was seen, by class."""
+        waits: dict[str, list[float]] = {kind.name: [] for kind in self._shape.classes}
+        for job in self.jobs.all:
+            if job.admitted_at is not None and job.created_at is not None:
+                # The watch can show an admission before the answer to the creation arrives.
+                waits[job.kind.name].append(max(0.0, job.admitted_at - job.created_at))
+        return {name: rounded(figure(values)) for name, values in waits.items()}
+
+    async def _create_all(self) -> None:
+        planned = self._shape.planned()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(creators_of(self._shape)):
+                group.create_task(self._create_some(planned))
+
+    async def _create_some(self, planned: Iterator[PlannedWorkload]) -> None:
+        """Create workloads from the common sequence, each when it is due, or at once if it is late."""
+        for workload in planned:
+            due = self._begin + workload.due_s
+            early = due - time.monotonic()
+            if early > 0:
+                await asyncio.sleep(early)
+            late = time.monotonic() - due
+            self._late.append(late)
+            if early > 0:
+                self._own_late.append(late)
+            if self._idle.value >= _FREE_SHARE:
+                self._late_while_idle.append(late)
+            job = self.jobs.expect(workload)
+            body = throughput_objects.workload(workload, self._names)
+            job.created_at = await until_answered(self._creating, "create", self._resource, self._path, body)
+            self._created += 1
+
+    async def _list(self) -> str:
+        """Process all Workloads, and return the resourceVersion of the list."""
+        workloads, version = await list_all(self._playing, self._resource, self._path)
+        for workload in workloads:
+            self.jobs.observe(workload)
+        return version
+
+    async def _watch(self, version: str) -> None:
+        while True:
+            async for event in self._playing.watch(self._resource, self._path, version):
+                if event["type"] == "ERROR":
+                    to_stderr(f"the watch failed: {event['object'].get('message')}")
+                    version = await self._list()
+                    break
+                version = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] in {"ADDED", "MODIFIED"}:
+                    self.jobs.observe(event["object"])
+            else:
+                await asyncio.sleep(_LAG_EVERY_S)
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_EVERY_S)
+            if reason := self._failure():
+                raise ThroughputFailed(reason)
+            to_stderr(
+                f"{time.monotonic() - self._begin:6.0f} s  created {self._created}, "
+                f"admitted {self.jobs.admissions}, finished {self.jobs.finished}, "
+                f"evicted {self.jobs.evictions} of {self._shape.workloads}"
+            )
+
+    async def _sample_idle(self) -> None:
+        while True:
+            await asyncio.sleep(_SAMPLE_EVERY_S)
+            self._idle.sample()
+
+    async def _sample_lag(self) -> None:
+        while True:
+            due = time.monotonic() + _LAG_EVERY_S
+            await asyncio.sleep(_LAG_EVERY_S)
+            self._lags.append(max(0.0, time.monotonic() - due))
+
+
+def creators_of(shape: LoadShape) -> int:
+    """Return the number of creations of a load that are in progress at once, at most."""
+    return min(MOST_CREATORS, shape.queues * len(shape.classes))
+
+
+def summary(values: list[float]) -> dict[str, float | int | None]:
+    """Return the number of values, their p50, their p99 and the largest."""
+    return {
+        "count": len(values),
+        "p50": rounded(percentile(values, 0.5)),
+        "p99": rounded(percentile(values, 0.99)),
+        "max": rounded(max(values, default=None)),
+    }
+
+
+def mean(values: list[float]) -> float | None:
+    """Return the mean, or None without values."""
+    return sum(values) / len(values) if values else None
+
+
+def rounded(value: float | None) -> float | None:
+    """Return a time in seconds, rounded to milliseconds."""
+    return None if value is None else round(value, 3)
+
+
+def _first_error(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the first error of a group of tasks, which may contain groups."""
+    first = group.exceptions[0]
+    return _first_error(first) if isinstance(first, ExceptionGroup) else first
+
+
+def _cpu_times() -> tuple[float, float]:
+    """Return the idle and the complete CPU time of the machine since its start, in ticks."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return fields[3] + fields[4], sum(fields)
