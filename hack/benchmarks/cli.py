@@ -10,7 +10,7 @@ from typing import Any
 import uvloop
 
 from admitq_api.labels import DEFAULT_GROUP, GROUPS
-from benchmarks import core, seed, start, throughput, webhook
+from benchmarks import core, seed, start, throughput, webhook, writes
 from benchmarks.throughput_connection import ThroughputFailed
 from benchmarks.throughput_shapes import SHAPES
 from localcluster import ClusterError
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         core.MeasurementFailed,
         start.NotInTime,
         webhook.WebhookFailed,
+        writes.WritesFailed,
     ) as error:
         to_stderr(f"hack/bench {options.benchmark}: {error}")
         return 1
@@ -92,12 +93,18 @@ def _webhook(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     return webhook.run(load)
 
 
+def _writes(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    effort = writes.Effort(tuple(options.only or ()), options.writes, options.rounds, options.profile)
+    return writes.run(effort), True
+
+
 _BENCHMARKS: dict[str, Callable[[argparse.Namespace], tuple[dict[str, Any], bool]]] = {
     "core": _core,
     "seed": _seed,
     "start": _start,
     "throughput": _throughput,
     "webhook": _webhook,
+    "writes": _writes,
 }
 
 
@@ -213,6 +220,32 @@ def _parser() -> argparse.ArgumentParser:
         "--in-process",
         action="store_true",
         help="for comparison, review large objects in the serving process",
+    )
+
+    costs = benchmarks.add_parser(
+        "writes", help="measure what a status write of a Workload costs the API server, by parts"
+    )
+    costs.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
+    costs.add_argument(
+        "--only",
+        action="append",
+        choices=writes.PARTS,
+        metavar="PART",
+        help=f"compare only this part; can be repeated: {', '.join(writes.PARTS)}",
+    )
+    costs.add_argument(
+        "--writes",
+        type=_count,
+        default=250,
+        metavar="N",
+        help="writes of a kind in a round of a variant (default 250)",
+    )
+    costs.add_argument("--rounds", type=_count, default=8, metavar="N", help="number of rounds (default 8)")
+    costs.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="also write a CPU profile of the API server, during writes of today, to this file",
     )
     return parser
 
