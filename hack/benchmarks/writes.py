@@ -78,6 +78,8 @@ class Variant:
         template_kib: the size of the pod template.
         managers: the number of further field managers of the object.
         tracks_fields: whether the object has managed fields.
+        reports_unknown_fields: whether the API server compares the request with the schema to warn of unknown
+            fields (fieldValidation=Warn, the default). If false, the request has fieldValidation=Ignore.
         watches: the number of watches of all Workloads.
         account: the user of the writes.
     """
@@ -89,6 +91,7 @@ class Variant:
     template_kib: int = 1
     managers: int = 0
     tracks_fields: bool = True
+    reports_unknown_fields: bool = True
     watches: int = 1
     account: str = _MANAGER
 
@@ -98,7 +101,9 @@ def _definitions(part: str, **names: str) -> tuple[Variant, ...]:
 
 
 VARIANTS: Final = (
+    Variant("form", "apply, fieldValidation=Ignore", reports_unknown_fields=False),
     Variant("form", "merge patch", write=MERGE_PATCH),
+    Variant("form", "merge patch, fieldValidation=Ignore", write=MERGE_PATCH, reports_unknown_fields=False),
     Variant("form", "JSON patch", write="json-patch"),
     Variant("form", "update", write="update"),
     Variant("form", "update without spec", write="update-without-spec"),
@@ -244,8 +249,9 @@ async def _run(effort: Effort) -> tuple[dict[str, Any], bytes]:
         _prepare(cluster, variants)
         async with AsyncExitStack() as stack:
             clients = {
-                account: await stack.enter_async_context(_client(path))
+                _Sender(account, reports): await stack.enter_async_context(_client(path, reports=reports))
                 for account, path in _kubeconfigs(cluster).items()
+                for reports in (True, False)
             }
             measured = [_Measurement(cluster, one, clients, effort.writes) for one in variants]
             for one in measured:
@@ -301,8 +307,21 @@ def _kubeconfigs(cluster: LocalCluster) -> dict[str, Path]:
     return files
 
 
-def _client(kubeconfig: Path) -> Client:
-    return Client(load_credentials(kubeconfig), user_agent="admitq-bench", qps=-1, timeout=60.0)
+class _Sender(NamedTuple):
+    """The user of writes, and whether the API server reports unknown fields."""
+
+    account: str
+    reports_unknown_fields: bool = True
+
+
+def _client(kubeconfig: Path, *, reports: bool) -> Client:
+    return Client(
+        load_credentials(kubeconfig),
+        user_agent="admitq-bench",
+        qps=-1,
+        timeout=60.0,
+        field_validation=None if reports else "Ignore",
+    )
 
 
 @dataclass
@@ -311,14 +330,14 @@ class _Measurement:
 
     cluster: LocalCluster
     variant: Variant
-    clients: Mapping[str, Client]
+    clients: Mapping[_Sender, Client]
     count: int
     objects: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     samples: dict[str, list[Sample]] = field(default_factory=lambda: {change: [] for change in CHANGES})
 
     async def create(self) -> None:
         """Create the Workloads."""
-        variant, client = self.variant, self.clients[_ADMIN]
+        variant, client = self.variant, self.clients[_Sender(_ADMIN)]
         prefix = f"{VARIANTS.index(variant)}" if variant in VARIANTS else TODAY
 
         async def one(number: int) -> dict[str, Any]:
@@ -335,7 +354,7 @@ class _Measurement:
 
     async def run(self, number: int) -> None:
         """Write every change to every Workload."""
-        async with _watches(self.clients[_ADMIN], self.variant, self._touch):
+        async with _watches(self.clients[_Sender(_ADMIN)], self.variant, self._touch):
             for change in CHANGES:
                 self.samples[change].append(await self._measure(change, number))
 
@@ -383,7 +402,8 @@ class _Measurement:
         patch = CHANGES[change](obj, number)
         if patch is None:
             raise WritesFailed(f"{variant.name}: there is nothing to write for a {change}")
-        client, resource = self.clients[variant.account], resource_of(variant.definition)
+        client = self.clients[_Sender(variant.account, variant.reports_unknown_fields)]
+        resource = resource_of(variant.definition)
         begin = time.perf_counter()
         try:
             written = await WRITES[variant.write](client, resource, obj, patch)
@@ -395,7 +415,7 @@ class _Measurement:
         """Change one Workload, which all watches report."""
         label = {"metadata": {"labels": {"bench.example.com/touched": str(time.time_ns())}}}
         name = self.objects[0]["metadata"]["name"]
-        self.objects[0] = await self.clients[_ADMIN].merge_patch(
+        self.objects[0] = await self.clients[_Sender(_ADMIN)].merge_patch(
             resource_of(self.variant.definition), name, label, NAMESPACE
         )
 
