@@ -236,11 +236,11 @@ def _parser() -> argparse.ArgumentParser:
     costs.add_argument(
         "--writes",
         type=_count,
-        default=250,
+        default=25,
         metavar="N",
-        help="writes of a kind in a round of a variant (default 250)",
+        help="writes of a kind in a round of a variant (default 25)",
     )
-    costs.add_argument("--rounds", type=_count, default=8, metavar="N", help="number of rounds (default 8)")
+    costs.add_argument("--rounds", type=_count, default=40, metavar="N", help="number of rounds (default 40)")
     costs.add_argument(
         "--profile",
         type=Path,
