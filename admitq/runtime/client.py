@@ -71,7 +71,8 @@ class Client:
     ``timeout`` (seconds) is the deadline of a call with all its retries, unless the call has its own.
     ``fence`` is called right before each write, and prevents the write by raising an exception. ``observe``
     is called for every finished request. ``compress`` requests gzip, for clients far from the server: it
-    saves bytes and costs CPU time on both sides.
+    saves bytes and costs CPU time on both sides. ``field_validation`` is what the API server does about
+    fields that it does not know; None leaves the choice to it.
 
     Returned objects belong to the caller.
     """
@@ -86,7 +87,8 @@ class Client:
         timeout: float = 10.0,
         observe: Callable[[ApiCall], None] | None = None,
         fence: Callable[[], None] | None = None,
-        field_validation: Literal["Ignore", "Warn", "Strict"] | None = None,
+        # By default, the API server parses a patch a second time to send warnings, which no code reads.
+        field_validation: Literal["Ignore", "Warn", "Strict"] | None = "Ignore",
         compress: bool = False,
         connections: int = 100,
     ) -> None:

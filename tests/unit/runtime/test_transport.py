@@ -12,7 +12,7 @@ from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import CONFIG_MAPS
-from admitq.runtime.transport import from_status
+from admitq.runtime.transport import ApiRequest, from_status
 from localcluster.waiting import eventually
 
 
@@ -129,3 +129,33 @@ async def test_write_of_a_higher_class_does_not_wait_for_reports(bucket: FakeBuc
         with call_priority(CallPriority.RESERVATION), pytest.raises(ApiError, match="not sent"):
             await client.delete(CONFIG_MAPS, "a", "ns")
     assert bucket.priorities == [CallPriority.RESERVATION]
+
+
+class RecordingTransport:
+    """Keeps the requests, and answers each with an empty object."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.requests: list[ApiRequest] = []
+
+    def open(self) -> None:
+        """Do nothing: there is no connection."""
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    async def read(self, request: ApiRequest, _: float | None) -> bytes:
+        self.requests.append(request)
+        return b"{}"
+
+
+async def test_writes_of_objects_are_not_parsed_again_for_warnings(monkeypatch: pytest.MonkeyPatch):
+    transport = RecordingTransport()
+    monkeypatch.setattr(clients, "Transport", lambda *_, **__: transport)
+    obj = {"metadata": {"name": "a", "namespace": "n"}}
+    async with Client(cast("Credentials", None), user_agent="tests") as client:
+        await client.create(CONFIG_MAPS, obj)
+        await client.replace(CONFIG_MAPS, obj)
+        await client.merge_patch(CONFIG_MAPS, "a", {}, "n")
+        await client.json_patch(CONFIG_MAPS, "a", [], "n")
+        await client.apply(CONFIG_MAPS, obj, field_manager="m")
+    assert [request.query["fieldValidation"] for request in transport.requests] == ["Ignore"] * 5
