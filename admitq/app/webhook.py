@@ -23,7 +23,7 @@ from admitq_webhooks.live_lookups import ServingCalls, watched_lookups
 from admitq_webhooks.policy import configured_policy
 from admitq_webhooks.readiness import webhook_check
 from admitq_webhooks.review_child import StartMessage
-from admitq_webhooks.routes import review_handlers
+from admitq_webhooks.routes import ReviewObserver, review_handlers
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
     certificates = _certificates(settings, client, live, metrics)
     certificates_are_ours = configuration.internal_cert_management.enable
     synced = asyncio.Event()
-    observe = _review_observer(metrics)
+    observe = review_observer(metrics)
     policy = configured_policy(configuration, settings.gates, settings.integrations)
     reviews = review_handlers(policy, lookups, settings.known, observe=observe, errors=metrics.errors)
     large = LargeReviews(
@@ -147,7 +147,9 @@ def _certificates(
     )
 
 
-def _review_observer(metrics: Metrics) -> Callable[[str, bool, float], None]:
+def review_observer(metrics: Metrics) -> ReviewObserver:
+    """Return an observer that records reviews in the metrics."""
+
     def observe(path: str, allowed: bool, seconds: float) -> None:
         with metrics.errors.contain(ErrorPart.METRICS, path):
             metrics.increment("webhook_reviews_total", path=path, result="allowed" if allowed else "refused")

@@ -13,6 +13,8 @@ from admitq_api.labels import DEFAULT_GROUP, GROUPS
 from benchmarks import core, seed, start, throughput, webhook, writes
 from benchmarks.throughput_connection import ThroughputFailed
 from benchmarks.throughput_shapes import SHAPES
+from benchmarks.webhook_cases import CASES
+from benchmarks.webhook_processes import WebhookFailed
 from localcluster import ClusterError
 from localcluster.cluster import to_stderr
 from localcluster.crds import DefinitionsError
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed.SettingError,
         core.MeasurementFailed,
         start.NotInTime,
-        webhook.WebhookFailed,
+        WebhookFailed,
         writes.WritesFailed,
     ) as error:
         to_stderr(f"hack/bench {options.benchmark}: {error}")
@@ -84,11 +86,14 @@ def _throughput(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 
 def _webhook(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    load = webhook.Load(
+    load = webhook.WebhookLoad(
+        cases=tuple(options.only or ()),
         seconds=options.seconds,
         rate=options.rate,
-        large_rate=options.large_rate,
+        hostile_rate=options.hostile_rate,
         in_process=options.in_process,
+        keeps_busy=not options.idle,
+        checks=options.check,
     )
     return webhook.run(load)
 
@@ -200,31 +205,57 @@ def _parser() -> argparse.ArgumentParser:
             "throughput", help="run a published load of Workloads, without jobs and pods, as fast as possible"
         )
     )
+    _add_webhook(benchmarks.add_parser("webhook", help="measure the webhook, without a control plane"))
+    _add_writes(
+        benchmarks.add_parser(
+            "writes", help="measure what a status write of a Workload costs the API server, by parts"
+        )
+    )
+    return parser
 
-    reviews = benchmarks.add_parser(
-        "webhook",
-        help="measure reviews of ordinary jobs beside objects with very many labels or variables, "
-        "without a control plane",
+
+def _add_webhook(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=tuple(CASES),
+        metavar="CASE",
+        help=f"measure only this case; can be repeated: {', '.join(CASES)}",
     )
-    reviews.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    reviews.add_argument(
-        "--seconds", type=_positive, default=30.0, metavar="S", help="length of each measurement (default 30)"
+    parser.add_argument(
+        "--seconds",
+        type=_positive,
+        default=20.0,
+        metavar="S",
+        help="length of each measurement; a step of a search takes a quarter (default 20)",
     )
-    reviews.add_argument(
-        "--rate", type=_positive, default=25.0, metavar="X", help="ordinary jobs a second (default 25)"
+    parser.add_argument(
+        "--rate",
+        type=_positive,
+        default=300.0,
+        metavar="X",
+        help="reviews of ordinary jobs a second, from which the other rates follow (default 300)",
     )
-    reviews.add_argument(
-        "--large-rate", type=_positive, default=5.0, metavar="X", help="large objects a second (default 5)"
+    parser.add_argument(
+        "--hostile-rate",
+        type=_positive,
+        default=5.0,
+        metavar="X",
+        help="hostile objects a second (default 5)",
     )
-    reviews.add_argument(
+    parser.add_argument(
         "--in-process",
         action="store_true",
         help="for comparison, review large objects in the serving process",
     )
-
-    costs = benchmarks.add_parser(
-        "writes", help="measure what a status write of a Workload costs the API server, by parts"
+    parser.add_argument(
+        "--idle", action="store_true", help="for comparison, do not keep the cores without a webhook busy"
     )
+    parser.add_argument("--check", action="store_true", help="end with status 1 if any target is missed")
+
+
+def _add_writes(costs: argparse.ArgumentParser) -> None:
     costs.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
     costs.add_argument(
         "--only",
@@ -247,7 +278,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="also write a CPU profile of the API server, during writes of today, to this file",
     )
-    return parser
 
 
 def _add_throughput_options(shapes: argparse.ArgumentParser) -> None:

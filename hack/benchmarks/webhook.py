@@ -1,241 +1,213 @@
-"""Measure reviews of ordinary jobs while objects with very many labels or variables are reviewed."""
+"""Measure the webhook alone: the latency of reviews at a constant rate, and the highest rate.
+
+Each webhook and each load is a process. If there are enough cores, each webhook has a core of its own, and
+processes without work keep the other cores busy.
+"""
 
 import asyncio
-import concurrent.futures
 import contextlib
-import multiprocessing
-import ssl
-import sys
+import os
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
+from benchmarks.webhook_cases import (
+    CASES,
+    TARGETS,
+    ReviewCase,
+    find_highest_rate,
+    holds,
+    is_late,
+    latency_figures,
+    plan_cores,
+)
+from benchmarks.webhook_load import ReviewLoad, SentReviews, send_reviews
+from benchmarks.webhook_processes import (
+    WebhookFailed,
+    WebhookProcess,
+    busy_processes,
+    load_process,
+    machine_cpu_seconds,
+    running_webhook,
+    usage_of,
+)
 
-from admitq.serving.tls import client_context
-from benchmarks.measures import percentile
-from benchmarks.webhook_server import IN_PROCESS, QUEUE
-
-P99_MS: Final = 100.0
-"""The longest time that reviews of ordinary jobs may take at p99."""
-
-LABELS: Final = 200_000
-VARIABLES: Final = 250_000
-
-_HOST: Final = "127.0.0.1"
-_VERBS: Final = ("mutate", "validate")
-_WARM_UP: Final = 50
+_NICENESS_OF_LOAD: Final = -10
+"""Loads send reviews in time although they share their cores with processes that keep these busy."""
+_STEP_SHARE: Final = 0.25
+"""The length of a step of a search, as a share of the length of a measurement."""
+_MIB: Final = 1.048576
 
 
 @dataclass(frozen=True)
-class Load:
-    """The requests to the webhook.
+class WebhookLoad:
+    """The settings of the benchmark.
 
     Attributes:
-        seconds: length of each of the two measurements.
-        rate: ordinary jobs a second; each is two reviews, as from the API server.
-        large_rate: large objects a second; each is two reviews, unless the first is rejected.
+        cases: names of cases; empty for all.
+        seconds: length of each measurement. A step of a search takes a quarter of it.
+        rate: reviews of ordinary jobs a second. The rates of other cases, and the beginning of each search,
+            follow from it.
+        hostile_rate: hostile objects a second beside; each is two reviews.
         in_process: whether the serving process reviews large objects itself.
+        keeps_busy: whether processes without work keep those cores busy that have no webhook.
+        checks: whether a missed target fails the benchmark.
     """
 
-    seconds: float = 30.0
-    rate: float = 25.0
-    large_rate: float = 5.0
+    cases: tuple[str, ...] = ()
+    seconds: float = 20.0
+    rate: float = 300.0
+    hostile_rate: float = 5.0
     in_process: bool = False
+    keeps_busy: bool = True
+    checks: bool = False
 
 
-class WebhookFailed(Exception):
-    """The webhook gave a wrong answer, or no answer."""
+def run(load: WebhookLoad) -> tuple[dict[str, Any], bool]:
+    """Measure the cases.
+
+    Returns:
+        The result, and whether it passes: p99 of ordinary jobs beside hostile objects is within its bound,
+        and, if targets are checked, all targets are met.
+
+    Raises:
+        WebhookFailed: an ordinary job was not allowed, or a webhook did not start.
+    """
+    result = measure(load)
+    required = TARGETS if load.checks else ("jobs-beside-hostile",)
+    return result, all(result["cases"][name]["holds"] for name in required if name in result["cases"])
 
 
-@dataclass
-class _Client:
-    """Open connections to the webhook."""
+def measure(load: WebhookLoad) -> dict[str, Any]:
+    """Return the figures of the cases.
 
-    port: int
-    context: ssl.SSLContext
-    idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(default_factory=list)
+    Raises:
+        WebhookFailed: an ordinary job was not allowed, or a webhook did not start.
+    """
+    return {
+        "benchmark": "webhook",
+        "cores": len(os.sched_getaffinity(0)),
+        "seconds": load.seconds,
+        "cases": {name: asyncio.run(_measure_case(CASES[name], load)) for name in load.cases or CASES},
+    }
 
-    async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Send a review, and return the status and the body of the answer."""
-        if self.idle:
-            reader, writer = self.idle.pop()
-        else:
-            reader, writer = await asyncio.open_connection(
-                _HOST, self.port, ssl=self.context, server_hostname="localhost"
-            )
-        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write(head.encode())
-        writer.write(body)
-        status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in lines if line)
-        answer = await reader.readexactly(int(headers["content-length"]))
-        if headers.get("connection") == "close":
-            writer.close()
-        else:
-            self.idle.append((reader, writer))
-        return int(status.split()[1]), answer
+
+async def _measure_case(case: ReviewCase, load: WebhookLoad) -> dict[str, Any]:
+    async with _arena(case, load) as arena:
+        rate = load.rate * case.share
+        if not case.is_search:
+            sent, figures = await arena.send(rate, load.seconds)
+            figures["holds"] = holds(sent, case.p99_ms)
+            return figures
+        return await _search(arena, case, rate, load.seconds * _STEP_SHARE)
+
+
+async def _search(arena: "_Arena", case: ReviewCase, start: float, seconds: float) -> dict[str, Any]:
+    """Return the figures at the highest rate that holds, and whether the load limited it."""
+    best: dict[float, dict[str, Any]] = {}
+    limit: dict[float, str] = {}
+
+    async def does_hold(rate: float) -> bool:
+        sent, figures = await arena.send(rate, seconds)
+        if holds(sent, case.p99_ms):
+            best[rate] = figures
+            return True
+        limit[rate] = "load" if is_late(sent, case.p99_ms) else "webhook"
+        return False
+
+    highest = await find_highest_rate(does_hold, start=start)
+    if highest is None:
+        return {"rate": None, "holds": False}
+    return best[highest] | {"limit": limit[min(rate for rate in limit if rate > highest)], "holds": True}
 
 
 @dataclass(frozen=True)
-class _Server:
-    port: int
-    certificate: bytes
+class _Arena:
+    """The running processes of a case."""
 
-    def client(self) -> _Client:
-        return _Client(self.port, client_context(self.certificate, strict=True))
+    case: ReviewCase
+    load: WebhookLoad
+    webhooks: list[WebhookProcess]
+    sender: Executor
+    sender_pid: int
+    hostile_sender: Executor
+    hostile_sender_pid: int
+    busy_pids: list[int]
+    is_separate: bool
 
+    async def send(self, rate: float, seconds: float) -> tuple[SentReviews, dict[str, Any]]:
+        """Send reviews at a rate, and return what happened and its figures."""
+        loop, addresses = asyncio.get_running_loop(), tuple(webhook.address for webhook in self.webhooks)
+        before, begin = self._cpu_seconds(), time.monotonic()
+        beside = None
+        if self.case.is_beside_hostile:
+            hostile = ReviewLoad(addresses, "hostile", 2 * self.load.hostile_rate, seconds)
+            beside = loop.run_in_executor(self.hostile_sender, send_reviews, hostile)
+        ordinary = ReviewLoad(addresses, self.case.kind, rate, seconds)
+        sent = await loop.run_in_executor(self.sender, send_reviews, ordinary)
+        hostile_sent = await beside if beside is not None else None
+        after, length = self._cpu_seconds(), time.monotonic() - begin
+        if self.case.kind == "jobs" and set(sent.outcomes) - {"allowed"}:
+            raise WebhookFailed(f"ordinary jobs got {dict(sent.outcomes)}")
+        used = {name: after[name] - before[name] for name in after}
+        others = used.pop("machine") - sum(used.values())
+        figures = {
+            "kind": self.case.kind,
+            "replicas": self.case.replicas,
+            "rate": round(rate, 1),
+            **latency_figures(sent),
+            "cpu_ms_per_review": round(used["webhook"] * 1000 / max(1, sent.answered), 3),
+            "child_cpu_s": round(used["child"], 2),
+            "rss_mb": round(usage_of(webhook.pid for webhook in self.webhooks).peak_rss_mib * _MIB),
+            "child_rss_mb": round(usage_of(self._child_pids()).peak_rss_mib * _MIB),
+            "load_cores": round(used["load"] / length, 2),
+            "busy_cores": round(used["busy"] / length, 2),
+            "other_cores": round(max(0.0, others) / length, 2),
+            "has_own_core": self.is_separate,
+        }
+        if hostile_sent is not None:
+            figures["hostile"] = latency_figures(hostile_sent)
+        return sent, figures
 
-def run(load: Load) -> tuple[dict[str, Any], bool]:
-    """Measure reviews of ordinary jobs alone, and beside large objects.
+    async def start_children(self) -> None:
+        """Send a large object to each webhook, which starts its child process."""
+        for webhook in self.webhooks:
+            first = ReviewLoad((webhook.address,), "objects", 1.0, 1.0, warm_up_seconds=0.0)
+            await asyncio.get_running_loop().run_in_executor(self.sender, send_reviews, first)
 
-    Returns:
-        The result, and whether p99 is within its bound.
+    def _child_pids(self) -> list[int]:
+        return [pid for webhook in self.webhooks for pid in webhook.child_pids]
 
-    Raises:
-        WebhookFailed: an ordinary job was not allowed, or the webhook did not start.
-    """
-    return asyncio.run(_run(load))
-
-
-async def _run(load: Load) -> tuple[dict[str, Any], bool]:
-    ordinary, loop = _review(_job()), asyncio.get_running_loop()
-    # Another process sends large objects, so that its work does not count as time of ordinary reviews.
-    spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
-        async with _server(in_process=load.in_process) as server:
-            client = server.client()
-            for _ in range(_WARM_UP):
-                await _ordinary(client, ordinary, [])
-            # The first large object starts the child.
-            await loop.run_in_executor(pool, _send_large, server, 1.0, 1.0)
-            alone: list[float] = []
-            await _send(lambda _: _ordinary(client, ordinary, alone), load.rate, load.seconds)
-            large = loop.run_in_executor(pool, _send_large, server, load.large_rate, load.seconds)
-            beside: list[float] = []
-            await _send(lambda _: _ordinary(client, ordinary, beside), load.rate, load.seconds)
-            outcomes, sizes = await large
-    p99 = _ms(beside, 0.99)
-    result: dict[str, Any] = {
-        "benchmark": "webhook",
-        "ordinary_reviews": len(beside),
-        "p50_alone_ms": _ms(alone, 0.5),
-        "p99_alone_ms": _ms(alone, 0.99),
-        "p50_ms": _ms(beside, 0.5),
-        "p99_ms": p99,
-        "max_ms": _ms(beside, 1.0),
-        "large_bodies_mib": [round(size / 2**20, 1) for size in sizes],
-        "large_reviews": outcomes,
-    }
-    return result, p99 <= P99_MS
+    def _cpu_seconds(self) -> dict[str, float]:
+        pids = {
+            "webhook": [webhook.pid for webhook in self.webhooks],
+            "child": self._child_pids(),
+            "load": [self.sender_pid, self.hostile_sender_pid],
+            "busy": self.busy_pids,
+            "benchmark": [os.getpid()],
+        }
+        used = {name: usage_of(group).cpu_seconds for name, group in pids.items()}
+        return used | {"machine": machine_cpu_seconds()}
 
 
 @contextlib.asynccontextmanager
-async def _server(*, in_process: bool) -> AsyncGenerator[_Server]:
-    command = [sys.executable, "-m", "benchmarks.webhook_server", *([IN_PROCESS] if in_process else [])]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        if process.stdin is None or process.stdout is None:
-            raise WebhookFailed("the webhook has no pipes")
-        try:
-            port = int(await process.stdout.readuntil())
-            certificate = await process.stdout.readuntil(b"-----END CERTIFICATE-----\n")
-        except (asyncio.IncompleteReadError, ValueError) as error:
-            raise WebhookFailed("the webhook did not start") from error
-        yield _Server(port, certificate)
-        process.stdin.close()
-        await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-def _send_large(server: _Server, rate: float, seconds: float) -> tuple[dict[str, int], list[int]]:
-    """Send large objects, and return the results and the sizes of their reviews."""
-    return asyncio.run(_sent_large(server, rate, seconds))
-
-
-async def _sent_large(server: _Server, rate: float, seconds: float) -> tuple[dict[str, int], list[int]]:
-    client, outcomes = server.client(), dict[str, int]()
-    bodies = [_review(_with_labels(LABELS)), _review(_with_variables(VARIABLES))]
-    await _send(lambda number: _large(client, bodies[number % len(bodies)], outcomes), rate, seconds)
-    return outcomes, [len(body) for body in bodies]
-
-
-async def _send(each: Callable[[int], Coroutine[Any, Any, None]], rate: float, seconds: float) -> None:
-    """Start a task at even intervals, even if earlier tasks still run, and wait for all."""
-    begin = time.monotonic()
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(round(seconds * rate)):
-            await asyncio.sleep(begin + number / rate - time.monotonic())
-            tasks.create_task(each(number))
-
-
-async def _ordinary(client: _Client, body: bytes, seconds: list[float]) -> None:
-    for verb in _VERBS:
-        begin = time.monotonic()
-        status, answer = await client.post(f"/{verb}-batch-v1-job", body)
-        seconds.append(time.monotonic() - begin)
-        if status != 200 or not orjson.loads(answer)["response"]["allowed"]:
-            raise WebhookFailed(f"an ordinary job got {status} {answer[:500].decode()}")
-
-
-async def _large(client: _Client, body: bytes, outcomes: dict[str, int]) -> None:
-    for verb in _VERBS:
-        status, answer = await client.post(f"/{verb}-batch-v1-job", body)
-        response: dict[str, Any] = orjson.loads(answer)["response"] if status == 200 else {}
-        allowed = bool(response.get("allowed"))
-        outcome = "allowed" if allowed else str(response.get("status", {}).get("code", status))
-        outcomes[outcome] = outcomes.get(outcome, 0) + 1
-        if not allowed:
-            return
-
-
-def _review(job: dict[str, Any]) -> bytes:
-    request = {
-        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-        "kind": {"group": "batch", "version": "v1", "kind": "Job"},
-        "namespace": "team",
-        "operation": "CREATE",
-        "userInfo": {"username": "tenant", "groups": ["system:authenticated"]},
-        "object": job,
-    }
-    return orjson.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request})
-
-
-def _job() -> dict[str, Any]:
-    requests = {"cpu": "1", "memory": "1Gi"}
-    container = {"name": "main", "image": "work:1", "resources": {"requests": requests}}
-    template = {"metadata": {}, "spec": {"restartPolicy": "Never", "containers": [container]}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "work", "namespace": "team", "labels": {"admitq.dev/queue-name": QUEUE}},
-        "spec": {"parallelism": 4, "completions": 4, "suspend": True, "template": template},
-    }
-
-
-def _with_labels(count: int) -> dict[str, Any]:
-    """Return a Job with labels, and with its field manager's record of them, as the API server sends it."""
-    job = _job()
-    names = [f"l{number:06}" for number in range(count)]
-    job["metadata"]["labels"] |= dict.fromkeys(names, "")
-    fields = {"f:metadata": {"f:labels": {f"f:{name}": {} for name in names}}}
-    manager = {"manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}
-    job["metadata"]["managedFields"] = [manager]
-    return job
-
-
-def _with_variables(count: int) -> dict[str, Any]:
-    """Return a Job with environment variables, without managed fields, for which it would be too large."""
-    job = _job()
-    job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": f"E{i}"} for i in range(count)]
-    return job
-
-
-def _ms(seconds: list[float], fraction: float) -> float:
-    return round((percentile(seconds, fraction) or 0.0) * 1000, 1)
+async def _arena(case: ReviewCase, load: WebhookLoad) -> AsyncGenerator[_Arena]:
+    plan = plan_cores(sorted(os.sched_getaffinity(0)), case.replicas)
+    async with contextlib.AsyncExitStack() as stack:
+        webhooks = [
+            await stack.enter_async_context(running_webhook(cores, in_process=load.in_process))
+            for cores in plan.servers
+        ]
+        sender, sender_pid = stack.enter_context(load_process(plan.others, _NICENESS_OF_LOAD))
+        hostile_sender, hostile_pid = stack.enter_context(load_process(plan.others, 0))
+        busy = stack.enter_context(
+            busy_processes(plan.others if plan.is_separate and load.keeps_busy else ())
+        )
+        arena = _Arena(
+            case, load, webhooks, sender, sender_pid, hostile_sender, hostile_pid, busy, plan.is_separate
+        )
+        if case.is_beside_hostile or case.kind != "jobs":
+            await arena.start_children()
+        yield arena

@@ -9,6 +9,8 @@ from typing import Any
 import uvloop
 
 from admitq.app.settings import load_settings
+from admitq.app.webhook import review_observer
+from admitq.metrics.registry import Metrics
 from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
@@ -71,14 +73,18 @@ async def serve(*, in_process: bool) -> None:
     settings = load_settings(None)
     lookups = OneQueue()
     policy = configured_policy(settings.configuration, settings.gates, settings.integrations)
-    handlers = review_handlers(policy, lookups, settings.known)
-    large = LargeReviews(StartMessage(settings.configuration, settings.gates), lookups)
+    metrics = Metrics()
+    observe = review_observer(metrics)
+    handlers = review_handlers(policy, lookups, settings.known, observe=observe, errors=metrics.errors)
+    large = LargeReviews(
+        StartMessage(settings.configuration, settings.gates), lookups, observe=observe, errors=metrics.errors
+    )
     if not in_process:
         handlers = {path: large.wrap(handler) for path, handler in handlers.items()}
     authority = create_authority(time.time_ns(), name="bench")
     live = LiveCertificate()
     live.use(create_leaf(authority, time.time_ns(), names=("localhost",), name="bench"))
-    server = Server(route_by_path(handlers), tls=live.context)
+    server = Server(route_by_path(handlers), tls=live.context, errors=metrics.errors)
     _, port = await server.start("127.0.0.1", 0)
     exclude_current_objects()
     print(port, authority.certificate.decode(), sep="\n", flush=True)
