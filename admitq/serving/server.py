@@ -70,6 +70,17 @@ class ServerLimits:
         return self.body_seconds + self.answer_seconds + self.write_seconds
 
 
+def _phase_seconds(limits: ServerLimits) -> dict[ConnectionPhase, float]:
+    """Return the longest time in each phase of a connection after its handshake."""
+    return {
+        ConnectionPhase.HEADER: limits.header_seconds,
+        # aiohttp closes idle connections with a handshake. This deadline is for peers that do not answer it.
+        ConnectionPhase.IDLE: limits.idle_seconds + 5,
+        ConnectionPhase.BODY: limits.request_seconds + 5,
+        ConnectionPhase.BUSY: limits.request_seconds + 5,
+    }
+
+
 class _BodyRefused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -91,7 +102,8 @@ class _Protocol(RequestHandler):
         super().__init__(manager, loop=asyncio.get_running_loop(), **options)
         self._server = server
         self._connection = connection
-        self._deadline: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.drop = cast("asyncio.Transport", transport).abort
@@ -106,8 +118,8 @@ class _Protocol(RequestHandler):
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._server.released(self._connection)
         super().connection_lost(exc)
 
@@ -128,22 +140,29 @@ class _Protocol(RequestHandler):
     def enter(self, phase: ConnectionPhase) -> None:
         """Begin a phase and its deadline."""
         self._server.connections.enter(self._connection, phase)
-        if self._deadline is not None:
-            self._deadline.cancel()
-        limits = self._server.limits
-        seconds = {
-            ConnectionPhase.HEADER: limits.header_seconds,
-            # aiohttp closes idle connections with a handshake. This deadline is for peers that do not answer
-            # it.
-            ConnectionPhase.IDLE: limits.idle_seconds + 5,
-            ConnectionPhase.BODY: limits.request_seconds + 5,
-            ConnectionPhase.BUSY: limits.request_seconds + 5,
-        }[phase]
-        self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire, phase)
+        # A timer for each of the four phases of a request would cost more than to parse the request. A timer
+        # that is due before the deadline of the phase is set again.
+        deadline = self._get_deadline()
+        if self._timer is None or deadline < self._timer_at:
+            self._set_timer(deadline)
 
-    def _expire(self, phase: ConnectionPhase) -> None:
-        self._server.dropped(f"{phase.name.lower()}_deadline")
-        self._connection.drop()
+    def _get_deadline(self) -> float:
+        return self._connection.since + self._server.phase_seconds[self._connection.phase]
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(0.0, at - time.monotonic()), self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        deadline = self._get_deadline()
+        if time.monotonic() < deadline:
+            self._set_timer(deadline)
+        else:
+            self._server.dropped(f"{self._connection.phase.name.lower()}_deadline")
+            self._connection.drop()
 
 
 class Server:
@@ -178,7 +197,9 @@ class Server:
             clock=time.monotonic,
             on_made_room=lambda: self.dropped("made_room"),
         )
+        self.phase_seconds = _phase_seconds(self.limits)
         self.is_draining = False
+        self._too_large = f"the body is larger than {self.limits.body_bytes} bytes"
         self._handler = handler
         self._tls = tls
         self._plain_anywhere = plain_anywhere
@@ -334,11 +355,7 @@ class Server:
         started = time.monotonic()
         try:
             response, keep = await self._respond(request)
-            answer = StreamResponse(
-                status=response.status,
-                headers={**response.headers, "Content-Type": response.content_type},
-            )
-            answer.content_length = len(response.body)
+            answer = _create_answer(response, is_head=request.method == "HEAD")
             if not keep or self.is_draining:
                 answer.force_close()
             try:
@@ -391,37 +408,53 @@ class Server:
             return text(500, "internal error, see the log of the server")
 
     async def _read(self, request: BaseRequest, held_bytes: "_Held") -> bytes:
-        too_large = f"the body is larger than {self.limits.body_bytes} bytes"
         if (request.content_length or 0) > self.limits.body_bytes:
-            raise _BodyRefused(413, too_large)
+            raise _BodyRefused(413, self._too_large)
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise _BodyRefused(415, "compressed bodies are not supported: send it uncompressed")
         if not request.body_exists:
             return b""
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        chunks: list[bytes] = []
         try:
+            if request.content.is_eof():
+                # Most bodies are complete when their request begins, and need no deadline.
+                return self._hold(request.content.read_nowait(), held_bytes)
+            chunks: list[bytes] = []
             async with asyncio.timeout(self.limits.body_seconds):
                 while chunk := await request.content.readany():
-                    chunks.append(chunk)
-                    held_bytes.size += len(chunk)
-                    self.held_bytes += len(chunk)
-                    if held_bytes.size > self.limits.body_bytes:
-                        raise _BodyRefused(413, too_large)
-                    if self.held_bytes > self.limits.bodies_bytes:
-                        raise _BodyRefused(503, "too many bodies at once, try again")
+                    chunks.append(self._hold(chunk, held_bytes))
+            return b"".join(chunks)
         except TimeoutError:
             raise _BodyRefused(408, f"no complete body within {self.limits.body_seconds:g} s") from None
         except RequestPayloadError as error:
             raise _BodyRefused(400, f"malformed body: {error}") from None
-        return b"".join(chunks)
+
+    def _hold(self, chunk: bytes, held_bytes: "_Held") -> bytes:
+        """Count a part of a body, which the caller keeps."""
+        held_bytes.size += len(chunk)
+        self.held_bytes += len(chunk)
+        if held_bytes.size > self.limits.body_bytes:
+            raise _BodyRefused(413, self._too_large)
+        if self.held_bytes > self.limits.bodies_bytes:
+            raise _BodyRefused(503, "too many bodies at once, try again")
+        return chunk
+
+
+def _create_answer(response: HttpResponse, *, is_head: bool) -> StreamResponse:
+    headers = {**response.headers, "Content-Type": response.content_type}
+    if len(response.body) <= _PIECE and not is_head:
+        # aiohttp sends such an answer with its header in one write.
+        return AiohttpResponse(status=response.status, headers=headers, body=response.body)
+    answer = StreamResponse(status=response.status, headers=headers)
+    answer.content_length = len(response.body)
+    return answer
 
 
 async def _send(answer: StreamResponse, request: BaseRequest, body: bytes) -> None:
     """Send the answer in pieces: TLS accepts any amount at once, but blocks the next until it is sent."""
     await answer.prepare(request)
-    if request.method != "HEAD":
+    if not isinstance(answer, AiohttpResponse) and request.method != "HEAD":
         for start in range(0, len(body), _PIECE):
             await answer.write(body[start : start + _PIECE])
     await answer.write_eof()
