@@ -6,7 +6,7 @@ types. To report a field of the wrong type, use `admitq_api.stored_fields`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 JsonObject = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as parsed from JSON. It is never changed in place."""
@@ -14,13 +14,16 @@ JsonObject = Mapping[str, Any]
 FieldPath = tuple[str | int, ...]
 """Keys of objects and indexes of lists, from the outermost to the innermost."""
 
+_OBJECT_TYPES: Final = (dict, Mapping)
+"""Only to check a type. The check of a dict, which nearly all objects are, is faster than that of Mapping."""
+
 
 def value_at(document: Any, path: Iterable[str | int], default: Any = None) -> Any:
     """Return the value at a path; ``default`` if any step is missing, null or of another type."""
     value = document
     for step in path:
         if isinstance(step, str):
-            value = value.get(step) if isinstance(value, Mapping) else None
+            value = value.get(step) if isinstance(value, _OBJECT_TYPES) else None
         else:
             value = value[step] if isinstance(value, list) and step < len(value) else None
         if value is None:
@@ -36,7 +39,7 @@ def text_at(document: Any, path: Iterable[str | int]) -> str:
 def object_at(document: Any, path: Iterable[str | int] = ()) -> JsonObject:
     """Return the object at a path, or the document itself; an empty object if there is none."""
     value = value_at(document, path)
-    return cast("JsonObject", value) if isinstance(value, Mapping) else {}
+    return cast("JsonObject", value) if isinstance(value, _OBJECT_TYPES) else {}
 
 
 def text_fields_at(document: Any, path: Iterable[str | int] = ()) -> dict[str, str]:
@@ -46,12 +49,12 @@ def text_fields_at(document: Any, path: Iterable[str | int] = ()) -> dict[str, s
 
 def objects_at(document: Any, path: Iterable[str | int] = ()) -> list[JsonObject]:
     """Return the objects of the list at a path, without other items."""
-    return [item for item in as_list(value_at(document, path)) if isinstance(item, Mapping)]
+    return [item for item in as_list(value_at(document, path)) if isinstance(item, _OBJECT_TYPES)]
 
 
 def aligned_objects_at(document: Any, path: Iterable[str | int]) -> list[JsonObject]:
     """Return the items of the list at a path, with an empty object for each item of another type."""
-    return [item if isinstance(item, Mapping) else {} for item in as_list(value_at(document, path))]
+    return [item if isinstance(item, _OBJECT_TYPES) else {} for item in as_list(value_at(document, path))]
 
 
 def as_int(value: Any, default: int = 0) -> int:

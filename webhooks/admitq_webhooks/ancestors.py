@@ -10,6 +10,7 @@ from admitq.integrations.ownership import (
     NestedTooDeep,
     Owner,
     OwnerMissing,
+    get_controller,
 )
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
@@ -51,6 +52,9 @@ async def find_lineage(
         AncestryUnknown: an owner does not exist, or owners are nested too deep.
         LookupFailed: an owner cannot be read.
     """
+    if get_controller(job) is None:
+        # Most jobs have no owner. To prepare the search would take a third of their review.
+        return AncestorSearchResult()
 
     async def find(owner: Owner) -> Mapping[str, Any] | None:
         # The namespace comes from the request, because the job's own metadata.namespace may be empty.
