@@ -243,10 +243,13 @@ async def test_second_request_of_connection_has_header_deadline() -> None:
         await close(writer)
 
 
-async def test_unused_connection_has_no_header_deadline() -> None:
+@pytest.mark.parametrize("used", [True, False])
+async def test_idle_connection_has_no_header_deadline(used: bool) -> None:
     """If the server closed the connection while the client sends, the request would be lost."""
     async with running_server(limits=replace(PATIENT, header_seconds=SHORT)) as running:
         reader, writer = await running.connect()
+        if used:
+            await exchange(reader, writer)
         late_reader, late_writer = await running.connect()
         late_writer.write(b"POST / HT")
         assert await is_closed(late_reader)
