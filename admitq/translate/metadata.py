@@ -1,5 +1,6 @@
 """Keys, labels and times of objects of any kind."""
 
+import sys
 from collections.abc import Mapping
 
 from admitq.core.model import Instant, Labels, ObjectKey
@@ -11,7 +12,8 @@ from admitq_api.stored_fields import require_text
 def key_of(obj: JsonObject) -> ObjectKey:
     """Return namespace and name of an object."""
     metadata = obj["metadata"]
-    return ObjectKey(metadata.get("namespace", ""), metadata["name"])
+    # Many objects share a namespace, and then also its memory.
+    return ObjectKey(sys.intern(metadata.get("namespace", "")), metadata["name"])
 
 
 def read_labels(values: Mapping[str, str] | None, field: str = "labels") -> Labels:

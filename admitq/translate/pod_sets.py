@@ -1,7 +1,9 @@
 """Podsets of Workloads, and resource requests of stored pods."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final, cast
+
+import orjson
 
 from admitq.core.model import (
     ContainerResources,
@@ -81,15 +83,66 @@ def _read_required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[N
     )
 
 
+_READ_OF_POD_SET: Final = ("name", "count", "minCount", "topologyRequest")
+_READ_OF_TEMPLATE: Final = ("resources", "overhead", "runtimeClassName", "nodeSelector", "tolerations")
+_READ_OF_CONTAINER: Final = ("resources", "restartPolicy")
+
+
+def _select_read_fields(raw: Mapping[str, Any], spec: Mapping[str, Any], field: str) -> list[Any]:
+    """Return all that decides the result of ``_read_pod_set``."""
+    affinity = spec.get("affinity")
+    return [
+        field,
+        *[raw.get(name) for name in _READ_OF_POD_SET],
+        *[spec.get(name) for name in _READ_OF_TEMPLATE],
+        affinity.get("nodeAffinity") if isinstance(affinity, dict) else affinity,
+        *[_select_of_containers(spec.get(name)) for name in ("containers", "initContainers")],
+    ]
+
+
+def _select_of_containers(containers: Any) -> Any:
+    if not isinstance(containers, list):
+        return containers
+    return [
+        [item.get(name) for name in _READ_OF_CONTAINER] if isinstance(item, dict) else item
+        for item in cast("list[Any]", containers)
+    ]
+
+
+_known: dict[bytes, PodSet] = {}
+"""Podsets without problems, by all that decides them. Most jobs of a queue have equal podsets."""
+
+_MOST_KNOWN: Final = 4096
+
+
 def read_pod_set(raw: Mapping[str, Any], field: str, problems: list[ResourceProblem]) -> PodSet:
     """Read a podset of a Workload; add invalid resource requests to ``problems``.
 
     Raises:
         MalformedField: the template's structure or an operator is not readable.
     """
-    spec_field = f"{field}.template.spec"
     template = require_object(raw.get("template"), f"{field}.template")
-    spec = require_object(template.get("spec"), spec_field)
+    spec = require_object(template.get("spec"), f"{field}.template.spec")
+    try:
+        read_fields = orjson.dumps(_select_read_fields(raw, spec, field))
+    except TypeError:  # The object is not from JSON: a manifest in YAML can contain other values.
+        return _read_pod_set(raw, spec, field, problems)
+    known = _known.get(read_fields)
+    if known is not None:
+        return known
+    count = len(problems)
+    pod_set = _read_pod_set(raw, spec, field, problems)
+    if len(problems) == count:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[read_fields] = pod_set
+    return pod_set
+
+
+def _read_pod_set(
+    raw: Mapping[str, Any], spec: Mapping[str, Any], field: str, problems: list[ResourceProblem]
+) -> PodSet:
+    spec_field = f"{field}.template.spec"
     topology = require_object(raw.get("topologyRequest"), f"{field}.topologyRequest")
     group = topology.get("podSetGroupName")
     return PodSet(

@@ -1,9 +1,10 @@
 """Workloads: the whole object, or only the quota that an unreadable one holds."""
 
+import sys
 from functools import lru_cache
 from typing import Any
 
-from admitq.core.model import CheckState, Instant, ObjectKey, PodSet, ResourceProblem, Workload
+from admitq.core.model import Admission, CheckState, Instant, ObjectKey, PodSet, ResourceProblem, Workload
 from admitq.integrations.admission_gates import list_holding_gates
 from admitq.translate.admissions import read_admission, read_admission_leniently
 from admitq.translate.enum_values import read_value_of
@@ -31,6 +32,11 @@ def read_replaced_key(obj: JsonObject, names: Names) -> ObjectKey | None:
     annotations = require_object(metadata.get("annotations"), "metadata.annotations")
     namespace, _, name = str(annotations.get(names.workload_slice_replacement_for, "")).partition("/")
     return ObjectKey(namespace, name) if name and namespace == metadata["namespace"] else None
+
+
+def _read_queue_name(spec: JsonObject) -> str:
+    """Read the name of the LocalQueue. Many Workloads share it, and then also its memory."""
+    return sys.intern(require_text(spec.get("queueName"), "spec.queueName"))
 
 
 def _read_reserved_at(state: list[Any]) -> Instant:
@@ -94,8 +100,37 @@ def _count_pods(pod_sets: tuple[PodSet, ...]) -> dict[str, int]:
     return {pod_set.name: pod_set.count for pod_set in pod_sets}
 
 
+def _read_finished(obj: JsonObject, state: list[Any]) -> Workload:
+    """Read what identifies a finished Workload, and the ClusterQueue of the quota that it held.
+
+    It holds no quota and is never evaluated, so its requests do not matter.
+    """
+    metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
+    admission = require_object(obj["status"].get("admission"), "status.admission")
+    held = conditions.is_true(state, ConditionType.QUOTA_RESERVED) and admission
+    return Workload(
+        key=key_of(obj),
+        uid=metadata["uid"],
+        queue_name=_read_queue_name(spec),
+        queued_at=0,
+        pod_sets=(),
+        generation=metadata.get("generation", 1),
+        finished=True,
+        deleting="deletionTimestamp" in metadata,
+        admission=_admission_in(require_text(admission.get("clusterQueue"), "status.admission.clusterQueue"))
+        if held
+        else None,
+        admitted=bool(held) and conditions.is_true(state, ConditionType.ADMITTED),
+    )
+
+
+@lru_cache(4096)
+def _admission_in(cluster_queue: str) -> Admission:
+    return Admission(cluster_queue, ())
+
+
 def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_READING) -> Workload:
-    """Read a Workload in any phase.
+    """Read a Workload in any phase. Of a finished one, read only what identifies it.
 
     Raises:
         MalformedField: the structure, an operator or the resource usage of the admission is not readable.
@@ -103,6 +138,8 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
     metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
     status = require_object(obj.get("status"), "status")
     state = require_list(status.get("conditions"), "status.conditions")
+    if conditions.is_true(state, ConditionType.FINISHED):
+        return _read_finished(obj, state)
     problems: list[ResourceProblem] = []
     pod_sets = tuple(
         read_pod_set(item, f"spec.podSets[{index}]", problems)
@@ -119,13 +156,12 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
     return Workload(
         key=key_of(obj),
         uid=metadata["uid"],
-        queue_name=require_text(spec.get("queueName"), "spec.queueName"),
+        queue_name=_read_queue_name(spec),
         queued_at=read_queue_order_timestamp(obj, how),
         pod_sets=_deduplicate(pod_sets),
         priority=sum(read_priority(obj, names, how)),
         generation=metadata.get("generation", 1),
         active=spec.get("active", True),
-        finished=conditions.is_true(state, ConditionType.FINISHED),
         deleting="deletionTimestamp" in metadata,
         admission=read_admission(status["admission"], _count_pods(pod_sets)) if reserved else None,
         reserved_at=_read_reserved_at(state) if reserved else 0,

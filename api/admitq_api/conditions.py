@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 MAX_MESSAGE = 32768
@@ -265,12 +266,19 @@ def format_time(ns: int) -> str:
     return (_EPOCH + timedelta(seconds=ns // SECOND)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_LONGEST_CACHED_TIME = 64
+
+
 def parse_time(text: str) -> int:
     """Return an RFC 3339 time, with or without fraction, as Unix time in nanoseconds.
 
     Raises:
         ValueError: the text is not such a time.
     """
+    return _parse_time_cached(text) if len(text) <= _LONGEST_CACHED_TIME else _parse_time(text)
+
+
+def _parse_time(text: str) -> int:
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a time like 2026-01-31T12:00:00Z")
@@ -278,3 +286,7 @@ def parse_time(text: str) -> int:
     moment = datetime.fromisoformat(f"{date}T{clock}{'+00:00' if zone in 'Zz' else zone}")
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     return seconds * SECOND + int((fraction or "").ljust(9, "0"))
+
+
+# Many objects have the same times: those of a burst, and the conditions of one write.
+_parse_time_cached = lru_cache(maxsize=8192)(_parse_time)

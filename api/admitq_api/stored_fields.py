@@ -43,6 +43,8 @@ def require_object(value: Any, field: str) -> Mapping[str, Any]:
     Raises:
         MalformedField: the value is not an object.
     """
+    if type(value) is dict:  # as parsed from JSON; the check of other mappings is ten times slower
+        return cast("Mapping[str, Any]", value)
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -10,11 +10,13 @@ from admitq.core.model import (
     ContainerResources,
     NodeSelectorTerm,
     PodTemplate,
+    ResourceProblem,
     SelectorOperator,
     SelectorRequirement,
     Toleration,
 )
 from admitq.core.requests import resolve
+from admitq.translate.pod_sets import read_pod_set
 from admitq.translate.workloads import read_workload
 from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import NAMES, container, workload
@@ -156,3 +158,58 @@ def test_placement_of_pods_is_read() -> None:
     assert read.required_node_affinity == (
         NodeSelectorTerm((SelectorRequirement("zone", SelectorOperator.NOT_IN, ("b",)),)),
     )
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "other"},
+        {"count": 3},
+        {"minCount": 1},
+        {"topologyRequest": {"podSetGroupName": "group"}},
+        *(
+            {"template": {"spec": spec}}
+            for spec in (
+                container(cpu="2"),
+                container(limits={"cpu": "4"}, cpu="1"),
+                {"initContainers": container(cpu="1")["containers"], **container(cpu="1")},
+                {**container(cpu="1"), "resources": {"requests": {"cpu": "4"}}},
+                {**container(cpu="1"), "overhead": {"cpu": "1"}},
+                {**container(cpu="1"), "runtimeClassName": "sandbox"},
+                {**container(cpu="1"), "nodeSelector": {"zone": "a"}},
+                {**container(cpu="1"), "tolerations": [{"operator": "Exists"}]},
+                {
+                    **container(cpu="1"),
+                    "affinity": {
+                        "nodeAffinity": {
+                            REQUIRED: {
+                                "nodeSelectorTerms": [
+                                    {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+                                ]
+                            }
+                        }
+                    },
+                },
+            )
+        ),
+    ],
+)
+def test_podset_that_differs_in_one_field_is_read_anew(changed: dict[str, Any]) -> None:
+    first = {"name": "main", "count": 2, "template": {"spec": container(cpu="1")}}
+    assert read_pod_set(first, "spec.podSets[0]", []) is read_pod_set({**first}, "spec.podSets[0]", [])
+    assert read_pod_set({**first, **changed}, "spec.podSets[0]", []) != read_pod_set(
+        first, "spec.podSets[0]", []
+    )
+
+
+def test_problems_of_equal_podsets_are_reported_for_each() -> None:
+    raw = {"name": "main", "count": 2, "template": {"spec": container(cpu="lots")}}
+    for field in ("spec.podSets[0]", "spec.podSets[1]", "spec.podSets[0]"):
+        problems: list[ResourceProblem] = []
+        read_pod_set(raw, field, problems)
+        assert [problem.field for problem in problems] == [
+            f"{field}.template.spec.containers[0].resources.requests[cpu]"
+        ]

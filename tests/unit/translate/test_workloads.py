@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admitq.core.model import SECOND, ObjectKey
+from admitq.core.model import SECOND, Admission, ObjectKey
 from admitq.translate.admissions import format_admission
 from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_quota_holder, read_workload
@@ -193,3 +193,25 @@ def test_reserved_at_is_transition_time_of_quota_reserved() -> None:
     assert read.reserved_at == conditions.parse_time(LATER)
     assert read.pods_ready
     assert read_workload(workload(), NAMES).reserved_at == 0
+
+
+def test_finished_workload_is_read_without_its_requests() -> None:
+    """It is counted in the ClusterQueue of the quota that it held, and holds none."""
+    status = {
+        "conditions": [condition("QuotaReserved"), condition("Admitted"), condition("Finished")],
+        "admission": {
+            "clusterQueue": "cq",
+            "podSetAssignments": [{"name": "main", "resourceUsage": {"cpu": "not an amount"}}],
+        },
+    }
+    read = read_workload(with_value(workload(status=status), ("spec", "podSets"), "unreadable"), NAMES)
+    assert (read.key, read.uid, read.queue_name) == (ObjectKey("team", "w"), "u-1", "main")
+    assert read.finished
+    assert read.admitted
+    assert read.pod_sets == ()
+    assert read.admission == Admission("cq", ())
+
+
+def test_finished_workload_without_reservation_has_no_admission() -> None:
+    status = {"conditions": [condition("QuotaReserved", "False"), condition("Finished")]}
+    assert read_workload(workload(status=status), NAMES).admission is None
