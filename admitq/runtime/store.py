@@ -1,4 +1,4 @@
-"""The last observed objects of one resource, as compact JSON bytes.
+"""The last observed objects of one resource, as packed JSON.
 
 Rules of this file:
 
@@ -15,6 +15,7 @@ Rules of this file:
 
 import contextlib
 import functools
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ import orjson
 
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
+from admitq.runtime.packing import ObjectPacker
 from admitq.runtime.resources import Resource
 
 log = logger(__name__)
@@ -83,7 +85,7 @@ class MalformedObject(Exception):
 class _Entry:
     uid: str
     resource_version: str
-    data: bytes
+    packed: bytes
     indexed: tuple[tuple[str, str], ...]
 
 
@@ -148,6 +150,7 @@ class Store:
         self._on_quarantine = on_quarantine
         self._clock = clock
         self._errors = errors
+        self._packer = ObjectPacker()
         self._entries: dict[Key, _Entry] = {}
         self._tombstones: dict[str, _Tombstone] = {}
         self._handlers: list[Handler] = []
@@ -164,7 +167,7 @@ class Store:
     def get(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Return an object; None if it is not stored. The namespace is empty for cluster-scoped objects."""
         entry = self._entries.get(Key(namespace, name))
-        return None if entry is None else orjson.loads(entry.data)
+        return None if entry is None else self._decode(entry)
 
     def keys(self) -> list[Key]:
         """Return the keys of all objects."""
@@ -174,7 +177,7 @@ class Store:
         """Yield all objects, or those of one namespace, decoding one at a time."""
         for key, entry in list(self._entries.items()):
             if namespace is None or key.namespace == namespace:
-                yield orjson.loads(entry.data)
+                yield self._decode(entry)
 
     def keys_by_index(self, index: str, value: str) -> tuple[Key, ...]:
         """Return the keys of the objects with this value in the index, in order of arrival."""
@@ -182,7 +185,7 @@ class Store:
 
     def by_index(self, index: str, value: str) -> tuple[dict[str, Any], ...]:
         """Return the objects with this value in the index."""
-        return tuple(orjson.loads(self._entries[key].data) for key in self.keys_by_index(index, value))
+        return tuple(self._decode(self._entries[key]) for key in self.keys_by_index(index, value))
 
     def index_values(self, index: str) -> tuple[str, ...]:
         """Return the values in the index."""
@@ -192,6 +195,9 @@ class Store:
         """Return the stored version of an object."""
         entry = self._entries.get(key)
         return None if entry is None else entry.resource_version
+
+    def _decode(self, entry: _Entry) -> dict[str, Any]:
+        return orjson.loads(self._packer.unpack(entry.packed))
 
     # Writing
 
@@ -214,7 +220,7 @@ class Store:
     def remove(self, obj: dict[str, Any]) -> ObjectChange | None:
         """Remove a deleted object. ``obj`` is its last state."""
         try:
-            key, uid, version = _identify(obj)
+            key, (uid, version) = _key(obj), _uid_and_version(obj)
         except MalformedObject as error:
             self._quarantine(NAMELESS, "", error)
             return None
@@ -265,7 +271,7 @@ class Store:
         version = ""
         try:
             key = _key(obj)
-            key, uid, version = _identify(obj)
+            uid, version = _uid_and_version(obj)
             entry = self._entries.get(key)
             if not self._should_store(key, uid, version, entry, source):
                 return None
@@ -274,13 +280,12 @@ class Store:
                 stored = self._transform(stored)
             indexed = tuple(
                 dict.fromkeys(
-                    (name, value)
+                    (name, sys.intern(value))
                     for name, values in self._index_functions.items()
                     for value in values(stored)
                 )
             )
-            # orjson returns bytes in a buffer of up to twice their size. The copy needs half the memory.
-            data = bytes(memoryview(orjson.dumps(stored)))
+            packed = self._packer.pack(orjson.dumps(stored))
         except Exception as error:  # noqa: BLE001 - an invalid object must not affect others
             self._quarantine(key, version, error)
             return None
@@ -291,10 +296,10 @@ class Store:
             entry = None
         if entry is not None:
             self._unindex(key, entry)
-        self._entries[key] = _Entry(uid, version, data, indexed)
+        self._entries[key] = _Entry(uid, version, packed, indexed)
         for name, value in indexed:
             self._indexes[name].setdefault(value, {})[key] = None
-        old = None if entry is None else entry.data
+        old = None if entry is None else self._packer.unpack(entry.packed)
         return self._notify(ObjectChange("added" if entry is None else "modified", key, stored, old))
 
     def _should_store(
@@ -318,7 +323,7 @@ class Store:
     def _drop(self, key: Key, entry: _Entry) -> ObjectChange:
         del self._entries[key]
         self._unindex(key, entry)
-        return self._notify(ObjectChange("deleted", key, None, entry.data))
+        return self._notify(ObjectChange("deleted", key, None, self._packer.unpack(entry.packed)))
 
     def _unindex(self, key: Key, entry: _Entry) -> None:
         for name, value in entry.indexed:
@@ -375,15 +380,14 @@ def _key(obj: Any) -> Key:
     namespace = "" if namespace is None else namespace
     if not isinstance(name, str) or not name or not isinstance(namespace, str):
         raise MalformedObject("metadata.name and metadata.namespace must be strings")
-    return Key(namespace, name)
+    return Key(sys.intern(namespace), name)  # Many objects share a namespace, and then also its memory.
 
 
-def _identify(obj: Any) -> tuple[Key, str, str]:
-    key = _key(obj)
+def _uid_and_version(obj: dict[str, Any]) -> tuple[str, str]:
     uid, version = obj["metadata"].get("uid"), obj["metadata"].get("resourceVersion")
     if not isinstance(uid, str) or not isinstance(version, str) or not uid or not version:
         raise MalformedObject("metadata.uid and metadata.resourceVersion must be strings")
-    return key, uid, version
+    return uid, version
 
 
 def _without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:

@@ -40,12 +40,13 @@ class WorkloadStateCounter:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._states: dict[ObjectKey, WorkloadState] = {}
+        self._shared: dict[WorkloadState, WorkloadState] = {}
         self._counts: Counter[WorkloadState] = Counter()
 
     def put(self, value: Workload, obj: JsonObject) -> None:
         """Count a workload as it is now."""
         self.remove(value.key)
-        state = self._states[value.key] = WorkloadState(
+        state = WorkloadState(
             queue=ObjectKey(value.key.namespace, value.queue_name),
             reserved_in="" if value.admission is None else value.admission.cluster_queue,
             finished=value.finished,
@@ -53,6 +54,8 @@ class WorkloadStateCounter:
             is_admitted=value.admitted and not value.finished and value.admission is not None,
             custom_labels=self._custom_of(obj),
         )
+        # Many workloads share a state, and then also its memory.
+        self._states[value.key] = self._shared.setdefault(state, state)
         self._counts[state] += 1
 
     def remove(self, key: ObjectKey) -> None:
@@ -61,7 +64,7 @@ class WorkloadStateCounter:
         if state is not None:
             self._counts[state] -= 1
             if not self._counts[state]:
-                del self._counts[state]
+                del self._counts[state], self._shared[state]
 
     def custom_labels_of(self, key: ObjectKey) -> Labels:
         """Return the custom labels of a Workload."""
