@@ -5,6 +5,7 @@ write waits for a slot (``write_scheduler``). After a 401 a call renews the toke
 Retry-After says, within its deadline. Every failure is an `ApiError`.
 """
 
+import asyncio
 import platform
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -154,47 +155,44 @@ class Client:
     ) -> AsyncGenerator[Page]:
         """Read all objects page by page, so that a large list is never in memory as a whole.
 
-        If the list expires between two pages, it restarts with larger pages, so that it finishes.
+        The API server encodes the next page while the caller handles a page. If the list expires between two
+        pages, it restarts with larger pages, so that it finishes.
         """
         path = resource.path(namespace)
         query = _selectors(label_selector, field_selector)
-        token = ""
-        first = True
-        restarts = 0
-        while True:
-            page_query = {**query, "limit": str(page_size)}
-            if token:
-                page_query["continue"] = token
-            try:
-                body = await self._call(
-                    "list",
-                    resource,
-                    "GET",
-                    path,
-                    query=page_query,
-                    timeout=LIST_PATIENCE * self._transport.timeout,
-                )
-            except ApiError as error:
-                if not (error.is_gone and token) or restarts == MAX_LIST_RESTARTS:
-                    raise
-                token, first = "", True
-                restarts += 1
-                page_size *= 4
-                continue
-            metadata = body.get("metadata")
-            items = body.get("items")
-            if not isinstance(metadata, dict) or not isinstance(items, list | None):
-                raise ApiError(0, "MalformedResponse", f"{path}: the answer is not a list of objects")
-            for item in items or ():
-                # The API server omits these fields in lists of built-in kinds.
-                if isinstance(item, dict):
-                    item.setdefault("apiVersion", resource.api_version)
-                    item.setdefault("kind", resource.kind)
-            token = metadata.get("continue") or ""
-            yield Page(items or [], str(metadata.get("resourceVersion") or ""), first)
-            first = False
-            if not token:
-                return
+
+        def request(size: int, token: str) -> "asyncio.Task[Any]":
+            page_query = {**query, "limit": str(size), **({"continue": token} if token else {})}
+            seconds = LIST_PATIENCE * self._transport.timeout
+            return asyncio.create_task(
+                self._call("list", resource, "GET", path, query=page_query, timeout=seconds)
+            )
+
+        token, first, restarts = "", True, 0
+        answer = request(page_size, token)
+        try:
+            while True:
+                try:
+                    body = await answer
+                except ApiError as error:
+                    if not (error.is_gone and token) or restarts == MAX_LIST_RESTARTS:
+                        raise
+                    token, first = "", True
+                    restarts += 1
+                    page_size *= 4
+                    answer = request(page_size, token)
+                    continue
+                items, metadata = _items_and_metadata(body, resource, path)
+                token = metadata.get("continue") or ""
+                if token:
+                    answer = request(page_size, token)
+                yield Page(items, str(metadata.get("resourceVersion") or ""), first)
+                first = False
+                if not token:
+                    return
+        finally:
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # The event loop would log an error that nothing retrieves.
 
     async def watch(
         self,
@@ -461,6 +459,24 @@ class Client:
             return orjson.loads(raw)
         except orjson.JSONDecodeError as error:
             raise ApiError(0, "MalformedResponse", f"{request}: {error}") from error
+
+
+def _items_and_metadata(body: Any, resource: Resource, path: str) -> tuple[Objects, dict[str, Any]]:
+    """Return the objects and the metadata of a list.
+
+    Raises:
+        ApiError: the answer is not a list.
+    """
+    metadata = body.get("metadata")
+    items = body.get("items")
+    if not isinstance(metadata, dict) or not isinstance(items, list | None):
+        raise ApiError(0, "MalformedResponse", f"{path}: the answer is not a list of objects")
+    for item in items or ():
+        # The API server omits these fields in lists of built-in kinds.
+        if isinstance(item, dict):
+            item.setdefault("apiVersion", resource.api_version)
+            item.setdefault("kind", resource.kind)
+    return items or [], metadata
 
 
 def _selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:

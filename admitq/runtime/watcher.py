@@ -70,6 +70,9 @@ class WatchBackoff:
         return random.uniform(self._first / 2, ceiling)  # noqa: S311 - spreads clients, guards nothing
 
 
+_OBJECTS_PER_TURN = 20
+"""Objects of a list that are stored before the event loop runs other tasks; 20 take a few milliseconds."""
+
 RELIST_AFTER = 5
 """The number of consecutive watches without an event after which everything is listed again."""
 
@@ -170,9 +173,11 @@ class Watcher:
                 if listing is None or page.first:
                     listing = self.store.begin_listing(page.resource_version)
                     version = page.resource_version
-                for item in page.items:
+                for number, item in enumerate(page.items, start=1):
                     self.store.add_listed(listing, item)
-                await asyncio.sleep(0)  # a large list must not block other tasks
+                    if number % _OBJECTS_PER_TURN == 0:
+                        # Receive the next page, and do not block other tasks.
+                        await asyncio.sleep(0)
         if listing is None or not version:
             raise ApiError(0, "MalformedResponse", f"the list of {self.resource} has no resource version")
         self.store.finish_listing(listing)
