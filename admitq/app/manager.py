@@ -26,7 +26,7 @@ from admitq.metrics.measures.gauges import PendingWorkloads
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
-from admitq.process.garbage_collection import exclude_current_objects
+from admitq.process.garbage_collection import exclude_current_objects, spare_loaded_objects
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.runtime.client import ApiCall, Client
@@ -49,7 +49,7 @@ from admitq_api.feature_gates import Gate
 log = logger(__name__)
 
 SETTLING_SECONDS: Final = 10.0
-"""The maximum time that the start waits for kinds that are served but cannot be listed."""
+"""The maximum time that controllers wait for kinds that are served but cannot be listed."""
 
 
 class LiveStores:
@@ -199,6 +199,8 @@ class ManagerPart:
         metrics.wait_for_cycle_end = self.manager.wait_for_cycle_end
         self._refused = table.refused
         self._leading = asyncio.Event()
+        self._settled = asyncio.Event()
+        """Set once jobs and pods are listed, as far as they are served."""
         self._served_kinds = ServedKindControllers(
             self._client,
             self._stores,
@@ -337,14 +339,17 @@ class ManagerPart:
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
-        await wait_until_synced(self._watchers, patience)
+        with spare_loaded_objects():
+            await wait_until_synced(self._watchers, patience)
+        self._synced = True
+        tasks.create_task(self.manager.run(), name="manager")
+        tasks.create_task(self._lead(tasks), name="lead")
+        # No decision depends on jobs and pods, so cycles begin before these are listed.
         tasks.create_task(self._served_kinds.run(), name="kinds that come and go")
         await self._served_kinds.settled(min(patience, SETTLING_SECONDS))
         # The listed objects live long, so garbage collections need not traverse them.
         exclude_current_objects()
-        self._synced = True
-        tasks.create_task(self.manager.run(), name="manager")
-        tasks.create_task(self._lead(tasks), name="lead")
+        self._settled.set()
 
     async def _lead(self, tasks: asyncio.TaskGroup) -> None:
         if self._elector is not None:
@@ -355,10 +360,12 @@ class ManagerPart:
             self._served_kinds.report()
         log.info("started leading")
         tasks.create_task(self._recorder.run(), name="events")
+        self.manager.lead()
+        # Controllers conclude from absent jobs and pods that a Workload must end.
+        await self._settled.wait()
         for name, controller in self._controllers.items():
             tasks.create_task(controller.run(), name=name)
         self._leading.set()
-        self.manager.lead()
 
     async def stop(self) -> None:
         """Write the recorded events, release the lease, and close all connections."""

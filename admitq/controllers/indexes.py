@@ -8,7 +8,8 @@ from admitq.integrations.ownership import get_controller, is_group_workload
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
 from admitq.runtime.store import Index, Key
-from admitq.workloads.transitions import reserved_cluster_queue
+from admitq.workloads.transitions import is_condition_true, reserved_cluster_queue
+from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
@@ -166,12 +167,16 @@ def slice_chain_index(names: Names) -> Index:
 
 
 def _queue(workload: JsonObject) -> Iterator[str]:
-    if queue := value_at(workload, ("spec", "queueName")):
+    """Yield the LocalQueue of a Workload. No change of a queue concerns finished Workloads."""
+    queue = value_at(workload, ("spec", "queueName"))
+    if queue and not is_condition_true(workload, ConditionType.FINISHED):
         yield namespaced_index_value(_namespace(workload), queue)
 
 
 def _reserved_in(workload: JsonObject) -> Iterator[str]:
-    if cluster_queue := reserved_cluster_queue(workload):
+    """Yield the ClusterQueue in which a Workload holds quota."""
+    cluster_queue = reserved_cluster_queue(workload)
+    if cluster_queue and not is_condition_true(workload, ConditionType.FINISHED):
         yield cluster_queue
 
 

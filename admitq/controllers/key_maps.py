@@ -10,6 +10,7 @@ from admitq_api.json_objects import JsonObject, value_at
 SPEC: Final = ("spec",)
 DELETION: Final = ("metadata", "deletionTimestamp")
 LABELS: Final = ("metadata", "labels")
+OWNERS: Final = ("metadata", "ownerReferences")
 """Paths for `differs`."""
 
 

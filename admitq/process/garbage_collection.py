@@ -2,6 +2,8 @@
 
 import gc
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 _THRESHOLDS: Final = (20_000, 5, 2)
@@ -29,6 +31,21 @@ def exclude_current_objects() -> None:
     """Make later collections skip all objects that exist now."""
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def spare_loaded_objects() -> Generator[None]:
+    """Run no collection in the block, which loads many objects, and make later collections skip these.
+
+    A collection during or after the load would traverse all of them, and find nearly nothing.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 _began = 0.0

@@ -142,6 +142,8 @@ class Controller(Generic[KeyT]):
                 with self._errors.contain(ErrorPart.METRICS, self.name):
                     work_seconds = time.monotonic() - began
                     self._observe(ReconcileReport(self.name, result, queue_seconds, work_seconds))
+            # A reconcile without a call does not suspend. After a start, very many of them are due at once.
+            await asyncio.sleep(0)
 
     async def _reconcile_key(self, key: KeyT) -> ReconcileResult:
         if key in self.quarantined and key not in self._rejected:  # It was queued before the quarantine.

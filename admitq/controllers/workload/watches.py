@@ -7,10 +7,11 @@ from admitq.controllers.context import Context, CoreView
 from admitq.controllers.controller_names import WORKLOAD
 from admitq.controllers.controller_specs import ControllerSpec, Watch
 from admitq.controllers.indexes import BY_CLUSTER_QUEUE, BY_NAMESPACE, BY_QUEUE, namespaced_index_value
-from admitq.controllers.key_maps import DELETION, LABELS, SPEC, differs, key_of_change
+from admitq.controllers.key_maps import DELETION, LABELS, OWNERS, SPEC, differs
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES
 from admitq.runtime.store import Key, ObjectChange
+from admitq.workloads.transitions import is_condition_true
 from admitq_api.conditions import ConditionType, find_condition
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -23,6 +24,23 @@ class _WorkloadKeys:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._kinds = ctx.kinds
+
+    def itself(self, change: ObjectChange) -> tuple[Key, ...]:
+        """Return the key of a Workload, unless it was first observed in its final state.
+
+        A start observes many of these. No step has anything to do for them.
+        """
+        return () if change.old_bytes is None and self._is_final(change.new) else (change.key,)
+
+    def _is_final(self, workload: JsonObject | None) -> bool:
+        """Whether a Workload has finished, is kept without a time limit, and has an owner."""
+        return (
+            workload is not None
+            and self._ctx.settings.retention.after_finished is None
+            and is_condition_true(workload, ConditionType.FINISHED)
+            and not value_at(workload, DELETION)
+            and bool(value_at(workload, OWNERS))
+        )
 
     def in_local_queue(self, change: ObjectChange) -> Iterable[Key]:
         """Return the Workloads of a LocalQueue that was created, deleted, or changed its state."""
@@ -76,7 +94,7 @@ def workload_controller(ctx: Context, core: CoreView) -> ControllerSpec:
         name=WORKLOAD,
         reconcile=WorkloadController(ctx, core).reconcile,
         watches=(
-            Watch(kinds.workloads, key_of_change),
+            Watch(kinds.workloads, keys.itself),
             Watch(kinds.local_queues, keys.in_local_queue),
             Watch(kinds.cluster_queues, keys.in_cluster_queue),
             Watch(NAMESPACES, keys.in_namespace),

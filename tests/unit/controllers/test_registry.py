@@ -47,6 +47,8 @@ def world() -> World:
         RESERVED, name="runs", admission=ADMISSION, metadata={"uid": "uid-r"}, spec={"queueName": "old"}
     )
     result.put(KINDS.workloads, runs)
+    ended = workload(RESERVED, FINISHED, name="ended", admission=ADMISSION, metadata={"uid": "uid-f"})
+    result.put(KINDS.workloads, ended)
     result.put(KINDS.local_queues, {**local_queue(), "metadata": {**local_queue()["metadata"], **IDS}})
     return result
 
@@ -84,6 +86,33 @@ def test_changed_workload_enqueues_itself_its_job_and_jobs_that_name_it() -> Non
         "workload": {"ns/w"},
         "batch/job": {"ns/x", "ns/j"},
     }
+
+
+FINISHED = condition("Finished", True, "Succeeded")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "retention", "is_reconciled"),
+    [
+        pytest.param(None, workload(FINISHED), None, False, id="final when first observed"),
+        pytest.param(None, workload(FINISHED), 1, True, id="deleted after a retention"),
+        pytest.param(None, workload(FINISHED, owner=None), None, True, id="without owner"),
+        pytest.param(
+            None,
+            workload(FINISHED, metadata={"deletionTimestamp": "2026-03-01T10:00:00Z"}),
+            None,
+            True,
+            id="being deleted",
+        ),
+        pytest.param(workload(), workload(FINISHED), None, True, id="finishes"),
+        pytest.param(None, workload(), None, True, id="waits"),
+    ],
+)
+def test_workload_is_reconciled_unless_it_is_final_when_first_observed(
+    old: Any, new: Any, retention: int | None, *, is_reconciled: bool
+) -> None:
+    world = World(settings_with(after_finished=retention))
+    assert ("workload" in enqueued_keys(world, KINDS.workloads, old, new)) is is_reconciled
 
 
 def test_changed_workload_enqueues_children_of_its_job() -> None:

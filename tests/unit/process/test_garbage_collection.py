@@ -6,7 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from admitq.process import garbage_collection
-from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
+from admitq.process.garbage_collection import (
+    exclude_current_objects,
+    reduce_collections,
+    spare_loaded_objects,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +34,17 @@ def test_exclude_current_objects_freezes_objects() -> None:
     before = gc.get_freeze_count()
     exclude_current_objects()
     assert gc.get_freeze_count() > before
+
+
+def test_no_collection_runs_while_objects_are_loaded_and_later_ones_skip_them() -> None:
+    with spare_loaded_objects():
+        assert not gc.isenabled()
+        loaded = [[] for _ in range(1000)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > len(loaded)
+    with pytest.raises(TimeoutError), spare_loaded_objects():
+        raise TimeoutError
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize(("long_seconds", "freezes"), [(-1.0, True), (1e9, False)])

@@ -287,3 +287,20 @@ async def test_urgent_key_is_reconciled_while_all_workers_are_busy():
         controller.add("c", urgent=True)
         await asyncio.wait_for(both_started.wait(), 60)
         assert started == ["a", "c"]
+
+
+async def test_reconciles_without_calls_leave_turns_to_other_tasks() -> None:
+    reconciled: list[int] = []
+
+    async def reconcile(key: int) -> None:
+        reconciled.append(key)
+
+    controller = Controller[int]("many", reconcile, workers=2)
+    for key in range(1000):
+        controller.add(key)
+    task = asyncio.create_task(controller.run())
+    while not reconciled:
+        await asyncio.sleep(0)
+    assert len(reconciled) < 10
+    await wait_until(lambda: len(reconciled) == 1000)
+    task.cancel()
