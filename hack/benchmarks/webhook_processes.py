@@ -43,12 +43,15 @@ class WebhookProcess:
 async def running_webhook(cores: Sequence[int], *, in_process: bool) -> AsyncGenerator[WebhookProcess]:
     """Run a webhook, and its child process, on these cores.
 
+    The system divides CPU time between sessions, as it does between containers. In the session of a process
+    that keeps another core busy, the webhook would have to wait for every other session of its core.
+
     Raises:
         WebhookFailed: the webhook did not start.
     """
     command = [sys.executable, "-m", "benchmarks.webhook_server", *([IN_PROCESS] if in_process else [])]
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
     )
     try:
         # Threads and child processes that start later inherit the cores.
@@ -97,13 +100,15 @@ def busy_processes(cores: Iterable[int]) -> Generator[list[int]]:
 
 
 def settle(cores: Sequence[int], niceness: int) -> None:
-    """Run this process on these cores, with this niceness if the system permits it."""
+    """Run this process on these cores in its own session, with this niceness if the system permits it."""
+    os.setsid()
     os.sched_setaffinity(0, cores)
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
 
 
 def _keep_busy(core: int, parent: int) -> None:
+    os.setsid()
     os.sched_setaffinity(0, [core])
     while os.getppid() == parent:
         for _ in range(_SPINS):
