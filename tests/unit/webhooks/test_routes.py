@@ -76,6 +76,8 @@ def test_pod_updates_are_reviewed_only_with_a_key_of_the_api_group(group: str) -
         entry["name"]: entry["matchConditions"] for entry in rules["mutating"] + rules["validating"]
     }
     pod_conditions = [conditions.pop(f"vpod{aspect}.{group}") for aspect in ("", "resize", "marks")]
+    [of_workloads] = conditions.pop(f"vworkload.{group}")
+    assert of_workloads["name"] == "restricted-by-a-rule"
     assert not any(conditions.values())
     for [condition], row in itertools.product(pod_conditions, names.list_rows()):
         assert (f"'{row.key}'" in condition["expression"]) == (row.kind != "preemption gate"), row
