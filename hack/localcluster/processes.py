@@ -99,7 +99,8 @@ def read(path: Path) -> Process | None:
 def spawn(argv: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> Process:
     """Start a program in its own session, and append its output to a log.
 
-    The program continues to run when the caller exits.
+    The program continues to run when the caller exits. So it inherits no open files of the caller: one of
+    them can carry a lock.
 
     Raises:
         OSError: the program cannot be started.
@@ -115,6 +116,7 @@ def spawn(argv: Sequence[str], *, log: Path, environment: Mapping[str, str] | No
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, number) for number in _inheritable_files()),
         ],
         setsid=True,
     )
@@ -159,6 +161,17 @@ def last_lines(log: Path, count: int = 15) -> str:
     except OSError:
         return "(no log)"
     return "\n".join(text.splitlines()[-count:]) or "(the log is empty)"
+
+
+def _inheritable_files() -> list[int]:
+    """Return the open files, except the standard ones, that programs would inherit."""
+    found: list[int] = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - only the numbers are needed
+        # The file of this listing is closed by now.
+        with contextlib.suppress(OSError):
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return found
 
 
 def _living(processes: Sequence[Process]) -> list[Process]:
