@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -328,4 +329,6 @@ def _count(text: str) -> int:
 
 
 if __name__ == "__main__":
+    # Also `timeout` and a stopped CI job leave no cluster behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

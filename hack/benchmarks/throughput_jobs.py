@@ -1,7 +1,7 @@
 """The jobs that the harness plays: they run while their Workload is admitted, and then finish.
 
 An eviction ends a run. The harness then releases the quota of the Workload, as a job controller does after it
-has stopped the job.
+has stopped the job. A job that has ended before its eviction finishes, even if the write waits for its turn.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ class PlayedJob:
         "admitted_at",
         "created_at",
         "ends_at",
+        "has_ended",
         "is_evicted",
         "is_finished",
         "is_releasing",
@@ -47,19 +48,21 @@ class PlayedJob:
         self.is_releasing = False
         self.is_finished = False
         self.run: asyncio.TimerHandle | None = None
-        """The timer of the run's end; it stays set after the end until the watch shows Finished."""
+        """The timer of the end of the run, until the watch shows Finished or an eviction."""
         self.ends_at = 0.0
         """The end of the run."""
+        self.has_ended = False
+        """Whether a run was complete, so that only the write of Finished remains."""
         self.latest: dict[str, Any] | None = None
         """The Workload with its latest status, while it is evicted and holds quota."""
 
 
 class _DueWrite(NamedTuple):
-    """A write that is due since an instant: the end of a run, or, without a run, a release of quota."""
+    """A write that is due since an instant: the end of a job, or the release of its quota."""
 
     due_at: float
     job: PlayedJob
-    run: asyncio.TimerHandle | None
+    is_end: bool
 
 
 class JobsOfLoad:
@@ -111,6 +114,8 @@ class JobsOfLoad:
                 self.is_over.set()
         elif "Evicted" in true and "QuotaReserved" in true:
             self._evict(job, workload)
+        elif job.has_ended:
+            job.is_evicted = False
         elif "Admitted" in true:
             job.is_evicted = False
             self._start_run(job)
@@ -123,10 +128,10 @@ class JobsOfLoad:
         while True:
             is_waiting = self._due.empty()
             write = await self._due.get()
-            if write.run is None:
-                await self._release(write, is_waiting=is_waiting)
-            elif write.run is write.job.run:
+            if write.is_end:
                 await self._finish(write, is_waiting=is_waiting)
+            else:
+                await self._release(write, is_waiting=is_waiting)
 
     def _start_run(self, job: PlayedJob) -> None:
         if job.run is not None:
@@ -142,7 +147,8 @@ class JobsOfLoad:
 
     def _run_is_over(self, job: PlayedJob) -> None:
         if job.run is not None:
-            self._due.put_nowait(_DueWrite(job.ends_at, job, job.run))
+            job.has_ended = True
+            self._due.put_nowait(_DueWrite(job.ends_at, job, is_end=True))
 
     def _end_run(self, job: PlayedJob) -> None:
         if job.run is not None:
@@ -151,14 +157,16 @@ class JobsOfLoad:
             self.in_use.change(-job.kind.cpu, time.monotonic())
 
     def _evict(self, job: PlayedJob, workload: dict[str, Any]) -> None:
-        self._end_run(job)
-        job.latest = workload
         if not job.is_evicted:
             job.is_evicted = True
             self.evictions += 1
+        if job.has_ended:
+            return
+        self._end_run(job)
+        job.latest = workload
         if not job.is_releasing:
             job.is_releasing = True
-            self._due.put_nowait(_DueWrite(time.monotonic(), job, None))
+            self._due.put_nowait(_DueWrite(time.monotonic(), job, is_end=False))
 
     async def _finish(self, write: _DueWrite, *, is_waiting: bool) -> None:
         self._count_wait(write, is_waiting=is_waiting)

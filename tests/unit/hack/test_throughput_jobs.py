@@ -151,6 +151,20 @@ async def test_run_that_an_eviction_ended_is_not_finished(jobs: JobsOfLoad, conn
     assert isinstance(dict(connection.patches)[other.name], list)
 
 
+async def test_job_that_ended_before_its_eviction_finishes(jobs: JobsOfLoad, connection: RecordedConnection):
+    one = planned(1)
+    connection.statuses = [503]
+    jobs.expect(one)
+    jobs.observe(stored(one, QuotaReserved=True, Admitted=True))
+    await eventually(lambda: len(connection.patches) == 1, what="the first attempt")
+    jobs.observe(stored(one, 7, QuotaReserved=True, Admitted=True, Evicted=True))
+    assert (jobs.evictions, jobs.in_use.value) == (1, 5)
+    await eventually(lambda: len(connection.patches) == 2, what="the second attempt")
+    assert all(isinstance(operations, list) for _, operations in connection.patches)
+    jobs.observe(stored(one, QuotaReserved=True, Admitted=True, Evicted=True, Finished=True))
+    assert (jobs.finished, jobs.in_use.value) == (1, 0)
+
+
 async def test_writes_of_jobs_are_at_most_five_at_once(jobs: JobsOfLoad, connection: RecordedConnection):
     for number in range(50):
         jobs.expect(planned(number))
