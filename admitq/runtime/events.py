@@ -34,7 +34,9 @@ MAX_WORD: Final = 128
 MAX_NAME: Final = 253
 
 EventType = Literal["Normal", "Warning"]
-Drop = Literal["queue full", "too many for the object", "rejected", "malformed", "not leading"]
+Drop = Literal[
+    "queue full", "too many for the object", "rejected", "malformed", "not leading", "process ended"
+]
 """Why an event was dropped."""
 
 _REFERENCE_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "uid", "resourceVersion")
@@ -62,6 +64,8 @@ class EventLimits:
     """The time after which an object may have one more event."""
     attempts: int = 3
     """How often a failed write is tried."""
+    flush: float = 3.0
+    """How long the end of the process waits for events. Another process leads only afterwards."""
 
 
 @dataclass(slots=True)
@@ -167,10 +171,15 @@ class EventRecorder:
                     self._enqueue_repeated()
 
     async def flush(self) -> None:
-        """Write all events and series that wait, before the process ends."""
+        """Write the events and series that wait before the process ends. Drop those that take too long."""
         self._enqueue_repeated(ignore_interval=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.flush):
+                while not self._queue.empty():
+                    await self._write(self._queue.get_nowait())
         while not self._queue.empty():
-            await self._write(self._queue.get_nowait())
+            self._queue.get_nowait()
+            self._drop("process ended")
 
     # Recording
 

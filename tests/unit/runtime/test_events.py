@@ -1,5 +1,6 @@
 """Events are cut to their maximum size, and written with the lowest priority."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -93,3 +94,22 @@ async def test_event_with_interval_does_not_use_allowance_of_its_object() -> Non
     await recorder.flush()
     assert client.notes == ["with interval", "without interval", "with interval too"]
     assert recorder.dropped == {}
+
+
+async def test_events_that_take_too_long_are_dropped_at_the_end_of_the_process() -> None:
+    client = NotesClient()
+
+    async def create_first(_: Any, event: dict[str, Any]) -> None:
+        client.notes.append(event["note"])
+        if len(client.notes) > 1:
+            await asyncio.Event().wait()
+
+    client.create = create_first
+    recorder = EventRecorder(
+        cast("Client", client), "example.com/tests", "here", limits=EventLimits(flush=0.01)
+    )
+    for reason in ("A", "B", "C"):
+        recorder.event({"metadata": {"name": "a"}}, "Normal", reason, reason)
+    await recorder.flush()
+    assert client.notes == ["A", "B"]
+    assert recorder.dropped == {"process ended": 1}
