@@ -34,6 +34,8 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
 
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
 PAGE_SIZE = 500
 MAX_LINE_BYTES = 8 * 1024 * 1024
 MAX_LIST_RESTARTS = 3
@@ -51,6 +53,17 @@ class WatchEvent(NamedTuple):
 
     type: str
     object: dict[str, Any]
+
+    @property
+    def ends_initial_events(self) -> bool:
+        """Whether this bookmark comes after all objects that existed at the start of a watch."""
+        metadata = self.object.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        return (
+            self.type == "BOOKMARK"
+            and isinstance(annotations, dict)
+            and annotations.get(INITIAL_EVENTS_END) == "true"
+        )
 
 
 class Page(NamedTuple):
@@ -205,11 +218,17 @@ class Client:
         timeout_seconds: int = 300,
         inactivity: float = 75.0,
         max_line_bytes: int = MAX_LINE_BYTES,
+        initial_events: bool = False,
     ) -> AsyncGenerator[WatchEvent]:
         """Yield the events after a resource version.
 
         Return when the server ends the watch regularly. ``inactivity`` (seconds) is how long the server may
         be silent; it sends a bookmark about once a minute.
+
+        With ``initial_events`` the watch begins with the addition of every object that exists. The resource
+        version is then a lower bound; empty means the latest. A bookmark follows for which
+        ``ends_initial_events`` is true. An API server before Kubernetes 1.34, or without the feature
+        WatchList, may reject such a watch with 400 or 422.
 
         Raises:
             ApiError: the watch was rejected, ended by an ERROR event (usually 410), silent (``Timeout``), cut
@@ -221,6 +240,8 @@ class Client:
             "timeoutSeconds": str(timeout_seconds),
             "resourceVersion": resource_version,
         }
+        if initial_events:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         request = ApiRequest("watch", str(resource), "GET", resource.path(namespace), query)
         what = f"watch {request.path}"
         response = await self._transport.stream(request, inactivity)

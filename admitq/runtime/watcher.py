@@ -1,5 +1,10 @@
 """Keeps a store equal to the API: list, then watch, then watch again.
 
+The first list is the beginning of a watch, in which the API server sends all objects. So the process stores
+objects while the API server still encodes others. The API server sends them from its cache. It may read the
+pages of a list from etcd instead, which takes several times as long. If a watch with all objects fails or is
+not supported, the objects are listed page by page, as in all later lists.
+
 The watcher resumes a watch that ended at the last resource version. It lists everything again only if that
 version has expired (410), or if an answer was malformed. After silence, a lost connection or an error it
 retries with a backoff. It ends when it is cancelled and, if so configured, when the API server does not serve
@@ -20,7 +25,7 @@ from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Handler, Store
+from admitq.runtime.store import Handler, Listing, Store
 
 log = logger(__name__)
 
@@ -73,6 +78,9 @@ class WatchBackoff:
 _OBJECTS_PER_TURN = 20
 """Objects of a list that are stored before the event loop runs other tasks; 20 take a few milliseconds."""
 
+_NOT_SUPPORTED = frozenset({400, 422})
+"""The statuses with which an API server rejects a watch that begins with all objects."""
+
 RELIST_AFTER = 5
 """The number of consecutive watches without an event after which everything is listed again."""
 
@@ -88,6 +96,8 @@ class Watcher:
 
     With ``ends_when_missing`` it also ends when the API server does not serve the resource: the CRD was
     deleted, or serves another version. The objects in the store then stay as they are.
+
+    With ``streams_list`` the first list is the beginning of a watch if the API server supports that.
 
     ``synced`` is set once the first complete list is in the store. ``handlers`` are subscribed to the store.
     ``errors`` handles unexpected exceptions; after one, everything is listed again.
@@ -106,6 +116,7 @@ class Watcher:
         timing: WatchTiming | None = None,
         observe: Callable[[Resource, Outcome], None] | None = None,
         ends_when_missing: bool = False,
+        streams_list: bool = True,
         errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.resource = resource
@@ -121,6 +132,10 @@ class Watcher:
         self._errors = errors
         self._backoff = WatchBackoff(self._timing.first_backoff, self._timing.longest_backoff)
         self._version = ""
+        self._streams_list = streams_list
+        """Whether the next list is the beginning of a watch."""
+        self._listing: Listing | None = None
+        """The list at the beginning of the running watch, until it is complete."""
         self._failures = 0
         self._silences = 0
         self._last_answer_at = time.monotonic()
@@ -151,10 +166,11 @@ class Watcher:
     async def _list_or_watch(self) -> Outcome:
         """Run one list, or one watch from the last resource version. Return its outcome."""
         try:
-            if not self._version:
+            if self._version:
+                await self._watch()
+            elif not await self._list_and_watch():
                 await self._list()
                 return Outcome.LISTED
-            await self._watch()
         except ApiError as error:
             return self._process_error(error)
         except Exception as error:  # noqa: BLE001 - a new list may succeed
@@ -163,6 +179,28 @@ class Watcher:
             return Outcome.FAILED
         self._failures = self._silences = 0
         return Outcome.ENDED
+
+    async def _list_and_watch(self) -> bool:
+        """Run a watch that begins with all objects. Return whether the API server supports that.
+
+        Only the first list is like this. It needs no resource version to find out what is new.
+        """
+        if not self._streams_list:
+            return False
+        self._streams_list = False
+        self._listing = self.store.begin_listing("")
+        try:
+            await self._watch()
+        except ApiError as error:
+            if self.synced.is_set() or error.status not in _NOT_SUPPORTED:
+                raise
+            log.debug("streamed list not supported", resource=str(self.resource), error=str(error))
+            return False
+        finally:
+            self._listing = None
+        if not self.synced.is_set():
+            raise ApiError(0, "Truncated", f"the watch of {self.resource} ended before all objects came")
+        return True
 
     async def _list(self) -> None:
         listing = None
@@ -180,6 +218,9 @@ class Watcher:
                         await asyncio.sleep(0)
         if listing is None or not version:
             raise ApiError(0, "MalformedResponse", f"the list of {self.resource} has no resource version")
+        self._finish_listing(listing, version)
+
+    def _finish_listing(self, listing: Listing, version: str) -> None:
         self.store.finish_listing(listing)
         self._version = version
         self._last_answer_at = time.monotonic()
@@ -194,10 +235,28 @@ class Watcher:
             field_selector=self._field_selector,
             timeout_seconds=random.randint(*self._timing.server_timeout),  # noqa: S311 - spreads the load
             inactivity=self._timing.inactivity,
+            initial_events=self._listing is not None,
         )
         async with contextlib.aclosing(events):
             async for event in events:
-                self._process_event(event)
+                if self._listing is None:
+                    self._process_event(event)
+                else:
+                    self._process_initial_event(event, self._listing)
+
+    def _process_initial_event(self, event: WatchEvent, listing: Listing) -> None:
+        """Store an object of the list; changes of objects may come among them."""
+        if event.type == "DELETED":
+            self.store.remove(event.object)
+        elif event.type != "BOOKMARK":
+            self.store.add_listed(listing, event.object)
+        elif event.ends_initial_events and (version := _version_of(event)):
+            listing.resource_version = version
+            self._listing = None
+            self._finish_listing(listing, version)
+            self._report(Outcome.LISTED)
+        else:
+            raise ApiError(0, "MalformedResponse", f"the watch of {self.resource} did not send all objects")
 
     def _process_event(self, event: WatchEvent) -> None:
         self._last_answer_at = time.monotonic()
@@ -206,9 +265,7 @@ class Watcher:
             self.store.remove(event.object)
         elif event.type != "BOOKMARK":
             self.store.upsert(event.object)
-        metadata = event.object.get("metadata")
-        version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-        if isinstance(version, str) and version:
+        if version := _version_of(event):
             self._version = self.store.record_progress(version)
 
     def _process_error(self, error: ApiError) -> Outcome:
@@ -243,6 +300,13 @@ async def _next(pages: AsyncGenerator[Page]) -> Page | None:
     """Read the next page with the priority of watches, which must not apply to the store's handlers."""
     with call_priority(CallPriority.WATCH):
         return await anext(pages, None)
+
+
+def _version_of(event: WatchEvent) -> str:
+    """Return the resource version of an event; empty without one."""
+    metadata = event.object.get("metadata")
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    return version if isinstance(version, str) else ""
 
 
 def _is_version_too_large(error: ApiError) -> bool:

@@ -88,11 +88,18 @@ class WatchedStore:
 
 @pytest.fixture
 def follow(through: Through, client: Client, namespace: str) -> Callable[..., Any]:
-    """An async context manager that runs a watcher through the proxy; three ConfigMaps exist at its start."""
+    """An async context manager that runs a watcher through the proxy; three ConfigMaps exist at its start.
+
+    The first list is paged unless ``streams_list`` is set.
+    """
 
     @asynccontextmanager
     async def start(
-        timing: WatchTiming = QUICK, patience: float = 5.0, **store_options: Any
+        timing: WatchTiming = QUICK,
+        patience: float = 5.0,
+        *,
+        streams_list: bool = False,
+        **store_options: Any,
     ) -> AsyncGenerator[WatchedStore]:
         store = Store(CONFIG_MAPS, **store_options)
         ours = await through(timeout=patience)
@@ -108,6 +115,7 @@ def follow(through: Through, client: Client, namespace: str) -> Callable[..., An
             handlers=[followed.changes.append],
             timing=timing,
             observe=lambda _, outcome: followed.outcomes.append(outcome),
+            streams_list=streams_list,
         )
         task = asyncio.create_task(followed.watcher.run())
         try:
@@ -169,6 +177,7 @@ def patience_with(action: Action) -> float:
     return 1.0 if action is p.never_answer else 5.0
 
 
+@pytest.mark.parametrize("streams_list", [False, True], ids=["watch", "streamed list and watch"])
 @pytest.mark.parametrize(
     ("action", "outcome"),
     [
@@ -216,10 +225,10 @@ def patience_with(action: Action) -> float:
     ],
 )
 async def test_store_equals_the_api_after_a_watch_fault(
-    proxy: Proxy, follow: Callable[..., Any], action: Action, outcome: Outcome
+    proxy: Proxy, follow: Callable[..., Any], action: Action, outcome: Outcome, *, streams_list: bool
 ):
     fault = proxy.fault(action, watching, times=2)
-    async with follow(patience=patience_with(action)) as followed:
+    async with follow(patience=patience_with(action), streams_list=streams_list) as followed:
         await followed.watcher.synced.wait()
         await change_objects(followed)
         await followed.until_outcome(outcome)
@@ -229,6 +238,29 @@ async def test_store_equals_the_api_after_a_watch_fault(
         await followed.until_equal_to_the_api()
         assert followed.values() == {"a": "4", "c": "0", "d": "again"}
         assert not followed.store.quarantined
+
+
+async def test_one_request_lists_and_watches(proxy: Proxy, follow: Callable[..., Any]):
+    async with follow(PATIENT, streams_list=True) as followed:
+        await followed.watcher.synced.wait()
+        assert followed.values() == {"a": "0", "b": "0", "c": "0"}
+        await change_objects(followed)
+        await followed.until_equal_to_the_api()
+        assert (proxy.count(watching), proxy.count(listing)) == (1, 0)
+        assert followed.outcomes == [Outcome.LISTED]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_objects_are_listed_in_pages_if_the_server_refuses_to_stream_them(
+    proxy: Proxy, follow: Callable[..., Any], status: int
+):
+    proxy.fault(p.refuse_with(status, "Invalid"), watching)
+    async with follow(PATIENT, streams_list=True) as followed:
+        await followed.watcher.synced.wait()
+        await change_objects(followed)
+        await followed.until_equal_to_the_api()
+        assert (proxy.count(watching), proxy.count(listing)) == (2, 1)
+        assert followed.outcomes == [Outcome.LISTED]
 
 
 @pytest.mark.parametrize(

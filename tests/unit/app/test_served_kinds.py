@@ -81,7 +81,9 @@ class Server:
             raise NOT_SERVED
         yield Page(self.objects[resource], "5", True)
 
-    async def watch(self, resource: Resource, *_: Any, **__: Any) -> AsyncGenerator[WatchEvent]:
+    async def watch(self, resource: Resource, *_: Any, **options: Any) -> AsyncGenerator[WatchEvent]:
+        if options["initial_events"]:
+            raise ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch")
         self.requests[f"watch {resource}"] += 1
         async with self.changed:
             await self.changed.wait_for(lambda: resource not in self.objects)
