@@ -11,7 +11,8 @@ from typing import Any
 import uvloop
 
 from admitq_api.labels import DEFAULT_GROUP, GROUPS
-from benchmarks import core, seed, start, throughput, webhook, writes
+from benchmarks import core, restart, seed, start, throughput, webhook, writes
+from benchmarks.etcd_gateway import EtcdFailed
 from benchmarks.throughput_connection import ThroughputFailed
 from benchmarks.throughput_shapes import SHAPES
 from benchmarks.webhook_cases import CASES
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         InstallationError,
         ThroughputFailed,
         seed.SettingError,
+        EtcdFailed,
+        restart.RestartFailed,
         core.MeasurementFailed,
         start.NotInTime,
         WebhookFailed,
@@ -76,6 +79,11 @@ def _start(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 
 def _throughput(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    if options.shape == restart.SHAPE:
+        load = restart.RestartLoad(
+            pending=round(restart.PENDING * options.scale), finished=round(restart.FINISHED * options.scale)
+        )
+        return uvloop.run(restart.run(load))
     plan = throughput.ThroughputPlan(
         shape=options.shape,
         scale=options.scale,
@@ -284,7 +292,10 @@ def _add_writes(costs: argparse.ArgumentParser) -> None:
 def _add_throughput_options(shapes: argparse.ArgumentParser) -> None:
     shapes.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
     shapes.add_argument(
-        "--shape", choices=sorted(SHAPES), default="baseline", help="the load (default baseline)"
+        "--shape",
+        choices=sorted({*SHAPES, restart.SHAPE}),
+        default="baseline",
+        help="the load (default baseline); of the options, restart takes only --json and --scale",
     )
     shapes.add_argument(
         "--scale",

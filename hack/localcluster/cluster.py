@@ -104,6 +104,10 @@ class LocalCluster:
         """
         return str(self._description()["server"])
 
+    def port(self, name: str) -> int:
+        """Return the port on loopback of a name of `components.PORTS`."""
+        return int(self._description()["ports"][name])
+
     def log(self, process: str) -> Path:
         """Return the log file of a component or of another process beside the cluster."""
         return self.processes.log(process)
@@ -235,14 +239,18 @@ class LocalCluster:
         """Terminate one process of the cluster, and kill it if it does not end in time."""
         self.processes.terminate(name, patience_s=patience_s)
 
-    def revive(self, component: str) -> None:
+    def revive(self, component: str, *, environment: Mapping[str, str] | None = None) -> None:
         """Start a component again, with the same data and command line, and wait until it is ready.
+
+        Args:
+            component: the name of the component.
+            environment: variables that replace those of this process.
 
         Raises:
             ClusterError: it dies again or does not become ready.
         """
         argv = self._description()["command_lines"][component]
-        self.processes.spawn_component(component, argv)
+        self.processes.spawn_component(component, argv, environment or {})
         self._await_ready(component, self._description()["ports"])
 
     def add_nodes(self, pool: NodePool) -> None:

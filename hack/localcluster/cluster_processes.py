@@ -63,9 +63,11 @@ class ClusterProcesses:
         process.write(self._file(name))
         return process
 
-    def spawn_component(self, name: str, argv: Sequence[str]) -> None:
-        """Start a component of the cluster."""
-        self.spawn(name, argv, environment={**_LESS_COLLECTING, **os.environ})
+    def spawn_component(
+        self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a component of the cluster; ``environment`` takes precedence over that of this process."""
+        self.spawn(name, argv, environment={**_LESS_COLLECTING, **os.environ, **(environment or {})})
 
     def kill(self, name: str) -> None:
         """Kill a process by SIGKILL, and wait for its end.

@@ -149,6 +149,7 @@ class Installation:
         replica: int = 0,
         arguments: Sequence[str] = (),
         config: Mapping[str, Any] | None = None,
+        patience_s: float = _READY_PATIENCE_S,
     ) -> None:
         """Start processes and wait until each reports that it is ready.
 
@@ -157,6 +158,7 @@ class Installation:
             replica: distinguishes several managers; only one webhook can be behind the chart's URL.
             arguments: more command line arguments, such as `--log-level=debug`.
             config: sections of the configuration file that replace those of the installation.
+            patience_s: the seconds within which each must be ready.
 
         Raises:
             InstallationError: a process ends or does not become ready.
@@ -165,7 +167,7 @@ class Installation:
         for component in components:
             self._start(component, replica, arguments, config or {})
         for component in components:
-            self._await_ready(component, replica)
+            self._await_ready(component, replica, patience_s)
 
     def stop(self, components: Sequence[Component] = ("manager", "webhook"), *, replica: int = 0) -> None:
         """Terminate processes in order. Processes that do not run are ignored."""
@@ -228,7 +230,7 @@ class Installation:
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         self.cluster.spawn(self.process_name(component, replica), command, environment=environment)
 
-    def _await_ready(self, component: Component, replica: int) -> None:
+    def _await_ready(self, component: Component, replica: int, patience_s: float) -> None:
         name = self.process_name(component, replica)
         process = self.process(component, replica=replica)
         port = self._port(self._instance(component, replica), "health")
@@ -236,10 +238,10 @@ class Installation:
         def over() -> bool:
             return process is None or not process.alive() or _is_ready(port)
 
-        in_time = processes.wait(over, timeout_s=_READY_PATIENCE_S, interval_s=0.05)
+        in_time = processes.wait(over, timeout_s=patience_s, interval_s=0.05)
         if in_time and process is not None and process.alive():
             return
-        what = f"was not ready within {_READY_PATIENCE_S:.0f} s" if not in_time else "ended"
+        what = f"was not ready within {patience_s:.0f} s" if not in_time else "ended"
         raise InstallationError(
             f"{name} {what}. The end of {self.cluster.log(name)}:\n{self.cluster.last_words(name)}"
         )

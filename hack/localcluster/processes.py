@@ -37,6 +37,10 @@ class Process:
             and (fields[_STATE] not in {"Z", "X"} or _has_threads(self.pid))
         )
 
+    def age(self) -> float:
+        """Return the seconds since the start of this process."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / _TICKS_PER_SECOND
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, if this process still runs."""
         if self.alive():
