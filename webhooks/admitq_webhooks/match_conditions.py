@@ -1,7 +1,8 @@
 """Match conditions of webhooks, in CEL: the API server only calls a webhook if all of them are true.
 
-Most updates of the status of a Workload change only conditions, which no rule restricts. The API server does
-not call the webhook for them: a call costs it as much CPU time as the rest of the write.
+A call costs the API server as much CPU time as the rest of a write. Therefore it does not call the webhooks
+of Workloads if they would neither change nor reject the object. Most updates of the status change only
+conditions, which no rule restricts.
 
 Updates of pods without labels, annotations or gates of admitq must not depend on webhooks: kubelets and the
 Job controller update pods all the time, also while no webhook answers. The conditions look up keys and never
@@ -18,6 +19,14 @@ _LABELS: Final[tuple[KeyKind, ...]] = ("label", "label or annotation")
 RESTRICTED_STATUS_FIELDS: Final = ("admission", "admissionChecks", "clusterName", "reclaimablePods")
 """Fields of the status of a Workload that rules restrict, besides the condition QuotaReserved."""
 
+HAS_MINIMUM_COUNT: Final = (
+    "has(object.spec) && has(object.spec.podSets) && type(object.spec.podSets) == list"
+    " && object.spec.podSets.exists(p, type(p) == map && has(p.minCount))"
+)
+"""CEL: whether a new Workload has a minimum count, the only field that the webhook may change.
+
+The schema is checked afterwards, so the values may have any type."""
+
 _ANNOTATIONS: Final[tuple[KeyKind, ...]] = ("annotation", "label or annotation")
 
 
@@ -28,11 +37,11 @@ def match_conditions(
 
     ``aspect`` is the part of the kind that the webhook reviews: ``marks``, ``resize``, or all if it is empty.
     """
-    if "UPDATE" not in operations:
-        return ()
     if (group, kind) == (names.group, "Workload"):
+        if "UPDATE" not in operations:
+            return ({"name": "with-minimum-count", "expression": HAS_MINIMUM_COUNT},)
         return ({"name": "restricted-by-a-rule", "expression": may_break_rule_of_workloads()},)
-    if (group, kind) != ("", "Pod"):
+    if (group, kind) != ("", "Pod") or "UPDATE" not in operations:
         return ()
     if aspect == "marks":
         return ({"name": "marked-and-changed", "expression": are_marks_changed(names)},)

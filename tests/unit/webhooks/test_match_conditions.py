@@ -1,4 +1,4 @@
-"""The API server calls the webhook of Workloads for each update of a status that a rule may reject."""
+"""The API server calls the webhooks of Workloads if they may change or reject an object."""
 
 from typing import Any
 
@@ -7,13 +7,15 @@ from cel import evaluate
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from admitq_api.feature_gates import FeatureGates
-from admitq_webhooks.match_conditions import may_break_rule_of_workloads
+from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_webhooks.match_conditions import HAS_MINIMUM_COUNT, may_break_rule_of_workloads
+from admitq_webhooks.mutate.kinds import mutate_workload
 from admitq_webhooks.validate.workload import validate_update
 from tests.unit.webhooks.support import NAMES
-from tests.unit.webhooks.test_workloads import a_workload, assignment, reserved_status
+from tests.unit.webhooks.test_workloads import a_workload, assignment, pod_set, reserved_status
 
 GATES = FeatureGates({})
+GATES_WITHOUT_PARTIAL_ADMISSION = FeatureGates({Gate.PARTIAL_ADMISSION: False})
 
 
 def is_reviewed(old: Any, new: Any, operation: str = "UPDATE", **request: Any) -> bool:
@@ -114,3 +116,19 @@ def test_update_that_a_rule_rejects_is_reviewed(old: Any, drawn: Any, data: st.D
     errors = validate_update(before, after, NAMES, GATES)
     event("rejected" if errors else "allowed")
     assert not errors or is_reviewed(before, after, subResource="status")
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(a_workload(), id="no minimum"),
+        pytest.param(a_workload(pod_set(minCount=2)), id="minimum"),
+        pytest.param(a_workload(pod_set(), pod_set("other", minCount=1)), id="minimum of the second podset"),
+        pytest.param({"metadata": {}}, id="no spec"),
+        pytest.param({"metadata": {}, "spec": {"podSets": "text"}}, id="podsets of another type"),
+        pytest.param({"metadata": {}, "spec": {"podSets": ["text"]}}, id="podset of another type"),
+    ],
+)
+def test_new_workload_is_reviewed_if_it_may_be_changed(workload: Any) -> None:
+    is_changed = mutate_workload(workload, GATES_WITHOUT_PARTIAL_ADMISSION) != workload
+    assert evaluate(HAS_MINIMUM_COUNT, {"object": workload}) is is_changed
