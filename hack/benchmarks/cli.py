@@ -108,7 +108,9 @@ def _webhook(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 
 def _writes(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    effort = writes.Effort(tuple(options.only or ()), options.writes, options.rounds, options.profile)
+    effort = writes.Effort(
+        tuple(options.only or ()), options.writes, options.rounds, options.seconds, options.profile
+    )
     return writes.run(effort), True
 
 
@@ -280,7 +282,16 @@ def _add_writes(costs: argparse.ArgumentParser) -> None:
         metavar="N",
         help="writes of a kind in a round of a variant (default 25)",
     )
-    costs.add_argument("--rounds", type=_count, default=40, metavar="N", help="number of rounds (default 40)")
+    costs.add_argument(
+        "--rounds", type=_count, default=40, metavar="N", help="highest number of rounds (default 40)"
+    )
+    costs.add_argument(
+        "--seconds",
+        type=_positive,
+        default=120.0,
+        metavar="S",
+        help="start no round after this time (default 120)",
+    )
     costs.add_argument(
         "--profile",
         type=Path,

@@ -25,6 +25,7 @@ import uvloop
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
+from admitq.runtime.rate_limit import CallPriority, call_priority
 from benchmarks.measures import percentile
 from benchmarks.writes_definitions import TODAY, TWO_VERSIONS, create_definition, resource_of
 from benchmarks.writes_requests import (
@@ -80,7 +81,7 @@ class Variant:
         managers: the number of further field managers of the object.
         tracks_fields: whether the object has managed fields.
         reports_unknown_fields: whether the API server compares the request with the schema to warn of unknown
-            fields (fieldValidation=Warn, the default). If false, the request has fieldValidation=Ignore.
+            fields (fieldValidation=Warn). If false, the request has fieldValidation=Ignore.
         watches: the number of watches of all Workloads.
         account: the user of the writes.
     """
@@ -92,7 +93,7 @@ class Variant:
     template_kib: int = 1
     managers: int = 0
     tracks_fields: bool = True
-    reports_unknown_fields: bool = True
+    reports_unknown_fields: bool = False
     watches: int = 1
     account: str = _MANAGER
 
@@ -102,9 +103,17 @@ def _definitions(part: str, **names: str) -> tuple[Variant, ...]:
 
 
 VARIANTS: Final = (
-    Variant("form", "apply, fieldValidation=Ignore", reports_unknown_fields=False),
+    Variant("form", "with warnings of unknown fields", reports_unknown_fields=True),
+    Variant(
+        "form",
+        "with warnings, managers own single fields of template",
+        definition="divided-template",
+        reports_unknown_fields=True,
+    ),
     Variant("form", "merge patch", write=MERGE_PATCH),
-    Variant("form", "merge patch, fieldValidation=Ignore", write=MERGE_PATCH, reports_unknown_fields=False),
+    Variant(
+        "form", "merge patch, with warnings of unknown fields", write=MERGE_PATCH, reports_unknown_fields=True
+    ),
     Variant("form", "JSON patch", write="json-patch"),
     Variant("form", "update", write="update"),
     Variant("form", "update without spec", write="update-without-spec"),
@@ -115,10 +124,10 @@ VARIANTS: Final = (
     Variant("managers", "update, no managed fields", write="update", tracks_fields=False),
     *_definitions(
         "schema",
-        template_without_schema="open-template",
-        template_is_one_field_of_managers="atomic-template",
+        managers_own_single_fields_of_template="divided-template",
         pod_sets_are_one_field_of_managers="atomic-pod-sets",
-        template_without_schema_and_one_field="open-atomic-template",
+        template_without_schema="open-template",
+        template_without_schema_and_single_fields="open-divided-template",
         template_drops_unknown_fields="closed-template",
         no_patterns="no-patterns",
     ),
@@ -129,12 +138,11 @@ VARIANTS: Final = (
         no_rules_of_the_spec="no-rules-of-spec",
         no_rules_of_the_status="no-rules-of-status",
         no_rules_and_template_without_schema="open-template-no-rules",
-        no_rules_and_template_is_one_field="atomic-template-no-rules",
     ),
     Variant("size", "template of 5 KiB", template_kib=5),
     Variant("size", "template of 50 KiB", template_kib=50),
-    Variant("size", "5 KiB, template is one field", definition="atomic-template", template_kib=5),
-    Variant("size", "50 KiB, template is one field", definition="atomic-template", template_kib=50),
+    Variant("size", "5 KiB, single fields of template", definition="divided-template", template_kib=5),
+    Variant("size", "50 KiB, single fields of template", definition="divided-template", template_kib=50),
     Variant("size", "50 KiB, template without schema", definition="open-template", template_kib=50),
     Variant("size", "50 KiB, merge patch", write=MERGE_PATCH, template_kib=50),
     Variant("watches", "no watch", watches=0),
@@ -163,13 +171,15 @@ class Effort:
     Attributes:
         parts: the parts to compare; none means all.
         writes: the number of writes of a kind, in one round of a variant.
-        rounds: the number of rounds.
+        rounds: the highest number of rounds.
+        seconds: no round starts after this time.
         profile: the file for a CPU profile of the API server during writes of today, or None.
     """
 
     parts: tuple[str, ...] = ()
     writes: int = 25
     rounds: int = 40
+    seconds: float = 120.0
     profile: Path | None = None
 
     def variants(self) -> list[Variant]:
@@ -262,11 +272,14 @@ async def _run(effort: Effort) -> tuple[dict[str, Any], bytes]:
             measured = [_Measurement(cluster, one, clients, effort.writes) for one in variants]
             for one in measured:
                 await one.create()
-            for number in range(effort.rounds + 1):
-                to_stderr(f"round {number} of {effort.rounds}" + (", not counted" if number == 0 else ""))
+            begin, number = time.monotonic(), 0
+            # The first round does not count.
+            while number < 2 or (number <= effort.rounds and time.monotonic() < begin + effort.seconds):
                 # In every other round the order is reversed, so that no variant always follows the same one.
                 for one in measured[:: -1 if number % 2 else 1]:
                     await one.run(number)
+                number += 1
+            to_stderr(f"{number - 1} rounds in {time.monotonic() - begin:.0f} s")
             for one in measured:
                 one.forget_first_round()
             profile = b"" if effort.profile is None else await _profile(cluster, measured[0])
@@ -274,7 +287,7 @@ async def _run(effort: Effort) -> tuple[dict[str, Any], bytes]:
         cluster.stop()
     rows = [one.row(measured[0]) for one in measured]
     to_stderr(table(rows))
-    return {"benchmark": "writes", "writes": effort.writes, "rounds": effort.rounds, "rows": rows}, profile
+    return {"benchmark": "writes", "writes": effort.writes, "rounds": number - 1, "rows": rows}, profile
 
 
 def _prepare(cluster: LocalCluster, variants: Sequence[Variant]) -> None:
@@ -317,7 +330,7 @@ class _Sender(NamedTuple):
     """The user of writes, and whether the API server reports unknown fields."""
 
     account: str
-    reports_unknown_fields: bool = True
+    reports_unknown_fields: bool = False
 
 
 def _client(kubeconfig: Path, *, reports: bool) -> Client:
@@ -326,7 +339,7 @@ def _client(kubeconfig: Path, *, reports: bool) -> Client:
         user_agent="admitq-bench",
         qps=-1,
         timeout=60.0,
-        field_validation=None if reports else "Ignore",
+        field_validation="Warn" if reports else "Ignore",
     )
 
 
@@ -412,7 +425,9 @@ class _Measurement:
         resource = resource_of(variant.definition)
         begin = time.perf_counter()
         try:
-            written = await WRITES[variant.write](client, resource, obj, patch)
+            # The class with the most slots, so that the write scheduler does not reduce the load.
+            with call_priority(CallPriority.RESERVATION):
+                written = await WRITES[variant.write](client, resource, obj, patch)
         except ApiError as error:
             raise WritesFailed(f"{variant.name}: {error}") from error
         return obj, written, time.perf_counter() - begin

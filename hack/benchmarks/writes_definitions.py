@@ -64,13 +64,14 @@ def count_rules(crd: Mapping[str, Any]) -> int:
 
 
 def open_template(crd: Schema) -> None:
-    """Replace the schema of pod templates by an object with unknown fields."""
-    _pod_set(crd)["properties"]["template"] = {"type": "object", _OPEN: True}
+    """Replace the schema of pod templates by an object with unknown fields, still one field for managers."""
+    template = {"type": "object", _OPEN: True, "x-kubernetes-map-type": "atomic"}
+    _pod_set(crd)["properties"]["template"] = template
 
 
-def make_template_atomic(crd: Schema) -> None:
-    """Make the pod template one field for field managers. Its schema stays."""
-    _pod_set(crd)["properties"]["template"]["x-kubernetes-map-type"] = "atomic"
+def divide_template(crd: Schema) -> None:
+    """Let field managers own single fields of the pod template."""
+    _pod_set(crd)["properties"]["template"].pop("x-kubernetes-map-type")
 
 
 def make_pod_sets_atomic(crd: Schema) -> None:
@@ -104,14 +105,9 @@ def _open_template_without_rules(crd: Schema) -> None:
     remove_rules(crd)
 
 
-def _open_and_atomic_template(crd: Schema) -> None:
+def _open_and_divided_template(crd: Schema) -> None:
     open_template(crd)
-    make_template_atomic(crd)
-
-
-def _atomic_template_without_rules(crd: Schema) -> None:
-    make_template_atomic(crd)
-    remove_rules(crd)
+    divide_template(crd)
 
 
 def _unchanged(_: Schema) -> None:
@@ -121,16 +117,15 @@ def _unchanged(_: Schema) -> None:
 CHANGES: Final[Mapping[str, Callable[[Schema], None]]] = {
     TODAY: _unchanged,
     "open-template": open_template,
-    "atomic-template": make_template_atomic,
+    "divided-template": divide_template,
     "atomic-pod-sets": make_pod_sets_atomic,
-    "open-atomic-template": _open_and_atomic_template,
+    "open-divided-template": _open_and_divided_template,
     "closed-template": close_template,
     "no-rules": remove_rules,
     "no-rules-of-object": lambda crd: remove_rules(crd, only_own=True),
     "no-rules-of-spec": lambda crd: remove_rules(crd, within=("spec",)),
     "no-rules-of-status": lambda crd: remove_rules(crd, within=("status",)),
     "open-template-no-rules": _open_template_without_rules,
-    "atomic-template-no-rules": _atomic_template_without_rules,
     "no-patterns": remove_patterns,
     "no-columns": remove_columns,
 }

@@ -330,6 +330,66 @@ async def test_pod_template_metadata_keeps_only_labels_and_annotations(
     }
 
 
+def owned_template(obj: dict[str, Any], manager: str) -> Any:
+    """What a field manager owns of the template of the pod set `main`; None if nothing."""
+    for entry in obj["metadata"]["managedFields"]:
+        if entry["manager"] == manager and "subresource" not in entry:
+            pod_sets = entry["fieldsV1"]["f:spec"]["f:podSets"]
+            return pod_sets['k:{"name":"main"}'].get("f:template")
+    return None
+
+
+async def test_field_manager_owns_pod_template_as_a_whole(client: Client, installed: str) -> None:
+    objects = ObjectsOfKind(client, installed, "Workload")
+    async with objects.existing({"spec.podSets[0].template": ODD_TEMPLATE}) as stored:
+        name, creator = stored["metadata"]["name"], stored["metadata"]["managedFields"][0]["manager"]
+        assert owned_template(stored, creator) == {}
+        applied = {
+            "apiVersion": objects.resource.api_version,
+            "kind": "Workload",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"podSets": [{"name": "main", "template": ODD_TEMPLATE}]},
+        }
+        await client.apply(objects.resource, applied, field_manager="another", force=False)
+        other = with_field(applied, "spec.podSets[0].template.spec.restartPolicy", "OnFailure")
+        with pytest.raises(ApiError) as caught:
+            await client.apply(objects.resource, other, field_manager="third", force=False)
+        assert caught.value.is_conflict
+        found = await client.get(objects.resource, name, NAMESPACE)
+        assert found["spec"]["podSets"][0]["template"] == ODD_TEMPLATE
+
+
+async def test_managed_fields_within_pod_template_of_earlier_schema_are_combined(
+    client: Client, installed: str
+) -> None:
+    objects = ObjectsOfKind(client, installed, "Workload")
+    async with objects.existing({"spec.podSets[0].template": ODD_TEMPLATE}) as stored:
+        name = stored["metadata"]["name"]
+        single_fields = {"f:spec": {"f:restartPolicy": {}}}
+        pod_sets = {'k:{"name":"main"}': {".": {}, "f:name": {}, "f:template": single_fields}}
+        entry = {
+            "manager": "earlier",
+            "operation": "Update",
+            "apiVersion": objects.resource.api_version,
+            "time": stored["metadata"]["creationTimestamp"],
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:podSets": pod_sets}},
+        }
+        written = await client.replace(
+            objects.resource, with_field(stored, "metadata.managedFields", [entry])
+        )
+        status = {
+            "apiVersion": objects.resource.api_version,
+            "kind": "Workload",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "status": {"requeueState": {"count": 1}},
+        }
+        written = await client.apply(objects.resource, status, field_manager="test", subresource="status")
+        assert owned_template(written, "earlier") == {}
+        assert written["spec"]["podSets"][0]["template"] == ODD_TEMPLATE
+        assert written["status"] == {"requeueState": {"count": 1}}
+
+
 WITH_STATUS = [kind.__name__ for kind in KINDS if kind.has_status()]
 
 

@@ -22,6 +22,7 @@ from admitq_api.kinds.common import (
 from admitq_api.schema import (
     AGE,
     ATOMIC_LIST,
+    ATOMIC_MAP,
     GROUP,
     SET,
     ApiKind,
@@ -52,7 +53,9 @@ class _PodTemplateSchema(SchemaKeywords):
         return pod_template_schema()
 
 
-PodTemplate = Annotated[dict[str, Any], _PodTemplateSchema({}, replaces=True)]
+# Field managers own the template as a whole. Otherwise, each write of a status would compare its fields, and
+# each Workload would list them a second time in its managed fields.
+PodTemplate = Annotated[dict[str, Any], _PodTemplateSchema({}, replaces=True), ATOMIC_MAP]
 
 
 def _is_condition_true(of: str, condition: ConditionType) -> str:

@@ -115,7 +115,7 @@ def test_workload_schema_contains_full_pod_template() -> None:
     template = {
         key: value for key, value in pod_set["properties"]["template"].items() if key != "description"
     }
-    assert template == pod_template_schema()
+    assert template == pod_template_schema() | {"x-kubernetes-map-type": "atomic"}
 
 
 def walk_objects(node: Any) -> Iterator[dict[str, Any]]:

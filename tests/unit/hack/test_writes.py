@@ -58,8 +58,9 @@ def test_definition_without_rules_lacks_only_rules_of_that_part(variant: str, re
     assert count_rules(create_definition(TODAY)) - count_rules(create_definition(variant)) == removed
 
 
-def test_atomic_template_keeps_schema_and_open_template_has_none():
-    assert template_of("atomic-template") == template_of(TODAY) | {"x-kubernetes-map-type": "atomic"}
+def test_divided_template_keeps_schema_and_open_template_has_none():
+    assert template_of("divided-template") | {"x-kubernetes-map-type": "atomic"} == template_of(TODAY)
+    assert "x-kubernetes-map-type" not in template_of("divided-template")
     assert "properties" not in template_of("open-template")
 
 
