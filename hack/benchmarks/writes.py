@@ -9,6 +9,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -60,6 +61,8 @@ _HEADINGS: Final = (
     "÷ today",
     "etcd, ms",
     "p50, ms",
+    "allocated, KiB",
+    "÷ today",
     "object, bytes",
 )
 
@@ -133,6 +136,7 @@ VARIANTS: Final = (
     ),
     *_definitions(
         "rules",
+        rules_evaluate_conditions_first="conditions-first",
         no_rules="no-rules",
         no_rules_of_the_object="no-rules-of-object",
         no_rules_of_the_spec="no-rules-of-spec",
@@ -227,6 +231,8 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
             f"{reservation['ratio']:.2f}",
             f"{reservation['etcd_cpu_ms']:.2f}",
             f"{reservation['p50_ms']:.1f}",
+            f"{row['allocated_kib']:.0f}",
+            f"{row['allocated_ratio']:.2f}",
             f"{row['object_bytes']:,}",
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -352,6 +358,8 @@ class _Measurement:
     clients: Mapping[_Sender, Client]
     count: int
     objects: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    allocated_kib: list[float] = field(default_factory=list[float])
+    """What the API server allocated for a write, in each round, over all changes."""
     samples: dict[str, list[Sample]] = field(default_factory=lambda: {change: [] for change in CHANGES})
 
     async def create(self) -> None:
@@ -374,12 +382,17 @@ class _Measurement:
     async def run(self, number: int) -> None:
         """Write every change to every Workload."""
         async with _watches(self.clients[_Sender(_ADMIN)], self.variant, self._touch):
+            before = await self._allocated_bytes()
+            # The report of allocations allocates memory itself.
+            start = await self._allocated_bytes()
             for change in CHANGES:
                 self.samples[change].append(await self._measure(change, number))
+            by_writes = await self._allocated_bytes() - start - (start - before)
+            self.allocated_kib.append(by_writes / 1024 / self.count / len(CHANGES))
 
     def forget_first_round(self) -> None:
         """Forget the first round: a first write of an object adds managed fields."""
-        for samples in self.samples.values():
+        for samples in (*self.samples.values(), self.allocated_kib):
             samples.pop(0)
 
     def row(self, today: "_Measurement") -> dict[str, Any]:
@@ -391,6 +404,8 @@ class _Measurement:
             "name": self.variant.name,
             "object_bytes": len(orjson.dumps(obj)),
             "managed_fields_bytes": len(orjson.dumps(fields)),
+            "allocated_kib": round(median(self.allocated_kib)),
+            "allocated_ratio": round(median(self.allocated_kib) / median(today.allocated_kib), 3),
             **{change: summarize(self.samples[change], today.samples[change]) for change in CHANGES},
         }
 
@@ -431,6 +446,11 @@ class _Measurement:
         except ApiError as error:
             raise WritesFailed(f"{variant.name}: {error}") from error
         return obj, written, time.perf_counter() - begin
+
+    async def _allocated_bytes(self) -> int:
+        """Return how many bytes the API server has allocated since its start."""
+        report = await asyncio.to_thread(_read_from_api_server, self.cluster, "/debug/pprof/heap?debug=1")
+        return read_total_allocation(report.decode())
 
     async def _touch(self) -> None:
         """Change one Workload, which all watches report."""
@@ -497,7 +517,28 @@ async def _profile(cluster: LocalCluster, today: _Measurement) -> bytes:
     return await reading
 
 
+def read_total_allocation(heap_profile: str) -> int:
+    """Return the bytes that a Go program has allocated since its start, from its heap profile as text.
+
+    Raises:
+        WritesFailed: the profile does not contain the number.
+    """
+    found = re.search(r"^# TotalAlloc = (\d+)$", heap_profile, re.MULTILINE)
+    if found is None:
+        raise WritesFailed("the heap profile of the API server has no TotalAlloc")
+    return int(found[1])
+
+
 def _read_profile(cluster: LocalCluster) -> bytes:
+    return _read_from_api_server(cluster, f"/debug/pprof/profile?seconds={_PROFILE_S}")
+
+
+def _read_from_api_server(cluster: LocalCluster, path: str) -> bytes:
+    """Read a path that does not answer with JSON, as administrator.
+
+    Raises:
+        WritesFailed: the API server rejected the request.
+    """
     context = ssl.create_default_context(cafile=str(cluster.authority))
     context.load_cert_chain(cluster.admin.certificate, cluster.admin.key)
     address = urlsplit(cluster.server)
@@ -505,11 +546,11 @@ def _read_profile(cluster: LocalCluster) -> bytes:
         address.hostname or "", address.port, context=context, timeout=_PROFILE_S + 30.0
     )
     try:
-        connection.request("GET", f"/debug/pprof/profile?seconds={_PROFILE_S}")
+        connection.request("GET", path)
         answer = connection.getresponse()
         content = answer.read()
     finally:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
-        raise WritesFailed(f"the API server gave no profile: {answer.status} {content[:200]!r}")
+        raise WritesFailed(f"the API server rejected {path}: {answer.status} {content[:200]!r}")
     return content

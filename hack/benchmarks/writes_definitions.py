@@ -58,6 +58,13 @@ def remove_rules(crd: Schema, *, within: tuple[str, ...] = (), only_own: bool = 
             schema.pop(_RULES, None)
 
 
+def evaluate_conditions_first(crd: Schema) -> None:
+    """Let the CEL rules of the object evaluate conditions before they compare fields of the spec."""
+    for rule in _root(crd)[_RULES]:
+        compared, separator, conditions = rule["rule"].rpartition(" || !")
+        rule["rule"] = f"!{conditions} || ({compared})" if separator else rule["rule"]
+
+
 def count_rules(crd: Mapping[str, Any]) -> int:
     """Return the number of CEL rules of a definition."""
     return sum(len(schema.get(_RULES, ())) for _, schema in _objects(_root(dict(crd))))
@@ -121,6 +128,7 @@ CHANGES: Final[Mapping[str, Callable[[Schema], None]]] = {
     "atomic-pod-sets": make_pod_sets_atomic,
     "open-divided-template": _open_and_divided_template,
     "closed-template": close_template,
+    "conditions-first": evaluate_conditions_first,
     "no-rules": remove_rules,
     "no-rules-of-object": lambda crd: remove_rules(crd, only_own=True),
     "no-rules-of-spec": lambda crd: remove_rules(crd, within=("spec",)),

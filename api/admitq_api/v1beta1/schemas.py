@@ -132,16 +132,15 @@ def _split_reference(root: dict[str, Any], holder: dict[str, Any], change: Split
     root[RULES] = [
         *other_rules,
         {
-            "rule": f"!{WAS_RESERVED} || {old_source} == {new_source}",
+            "rule": f"{old_source} == {new_source} || !{WAS_RESERVED}",
             "message": f"{source} is immutable while quota is reserved",
             "fieldPath": f".{change.at}.{source}",
         },
         {
             # A WorkloadPriorityClass may be replaced by another one. Removing or adding the name is not
             # allowed, because that would remove or add the whole reference.
-            "rule": f"!{WAS_RESERVED} || {old_name} == {new_name} || "
-            f"({new_source} == '{next(iter(change.sources))}' && "
-            f"{old_name} != '' && {new_name} != '')",
+            "rule": f"{old_name} == {new_name} || ({new_source} == '{next(iter(change.sources))}' && "
+            f"{old_name} != '' && {new_name} != '') || !{WAS_RESERVED}",
             "message": f"{name} is immutable while quota is reserved, but for another WorkloadPriorityClass",
             "fieldPath": f".{change.at}.{name}",
         },

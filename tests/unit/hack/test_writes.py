@@ -1,4 +1,5 @@
 import os
+import re
 import time
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,17 @@ import pytest
 from admitq_api.conditions import find_condition
 from admitq_api.json_objects import apply_merge_patch
 from benchmarks import writes
-from benchmarks.writes import VARIANTS, Effort, Sample, Variant, cpu_seconds, summarize, table
+from benchmarks.writes import (
+    VARIANTS,
+    Effort,
+    Sample,
+    Variant,
+    WritesFailed,
+    cpu_seconds,
+    read_total_allocation,
+    summarize,
+    table,
+)
 from benchmarks.writes_definitions import (
     CHANGES,
     TODAY,
@@ -169,12 +180,33 @@ def test_table_has_row_for_each_variant_and_equal_columns():
         "part": "size",
         "name": "big",
         "object_bytes": 12345,
+        "allocated_kib": 812,
+        "allocated_ratio": 0.957,
         REPORT: figures,
         RESERVATION: {**figures, "ratio": 0.9},
     }
     head, rule, line = table([row]).splitlines()
-    assert line == "| size | big | 3.46 | 0.50 | 3.46 | 0.90 | 0.71 | 9.0 | 12,345 |"
+    assert line == "| size | big | 3.46 | 0.50 | 3.46 | 0.90 | 0.71 | 9.0 | 812 | 0.96 | 12,345 |"
     assert head.count("|") == rule.count("|") == line.count("|")
+
+
+def test_total_allocation_is_read_from_end_of_heap_profile():
+    profile = "heap profile: 1: 2 [3: 4] @ heap/8192\n\n# Alloc = 5\n# TotalAlloc = 678\n# Sys = 9\n"
+    assert read_total_allocation(profile) == 678
+    with pytest.raises(WritesFailed):
+        read_total_allocation("# Alloc = 5\n")
+
+
+def test_rules_that_evaluate_conditions_first_have_same_parts():
+    today, changed = (
+        create_definition(variant)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for variant in (TODAY, "conditions-first")
+    )
+    for rule, other in zip(
+        today["x-kubernetes-validations"], changed["x-kubernetes-validations"], strict=True
+    ):
+        assert other["rule"].startswith("!(")
+        assert sorted(re.findall(r"\w+", rule["rule"])) == sorted(re.findall(r"\w+", other["rule"]))
 
 
 def test_cpu_seconds_of_own_process_is_its_cpu_time():
