@@ -6,6 +6,7 @@ into the store. A write that fails ends the plan, so that no event reports a cha
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -268,9 +269,10 @@ async def execute_plan(ctx: Context, what: ActionPlan) -> float | None:
     """
     with call_priority(what.priority):
         priority = current_priority(what.priority)
-        if priority in _REPORT_PRIORITIES and what.has_writes:
-            ctx.client.scheduler.assert_free_slot(priority)
-        return await _execute_actions(ctx, what)
+        is_report = priority in _REPORT_PRIORITIES and what.has_writes
+        # A worker must not wait for a slot: the next one may be granted to a key that waits for a worker.
+        with ctx.client.scheduler.free_slot(priority) if is_report else nullcontext():
+            return await _execute_actions(ctx, what)
 
 
 async def _execute_actions(ctx: Context, what: ActionPlan) -> float | None:

@@ -27,9 +27,9 @@ BOUNDS: Final[Mapping[CallPriority, LimitBounds]] = {
     CallPriority.RESERVATION: LimitBounds(least=16, most=64, tolerance=20),
     CallPriority.EVICTION: LimitBounds(least=8, most=32, tolerance=20),
     CallPriority.LIFECYCLE: LimitBounds(least=4, most=16, tolerance=10),
-    CallPriority.STATUS: LimitBounds(least=0.1, most=8, tolerance=4),
-    CallPriority.QUEUE_STATUS: LimitBounds(least=0.05, most=4, tolerance=3),
-    CallPriority.EVENT: LimitBounds(least=0.05, most=4, tolerance=3),
+    CallPriority.STATUS: LimitBounds(least=0.25, most=8, tolerance=8),
+    CallPriority.QUEUE_STATUS: LimitBounds(least=0.1, most=4, tolerance=6),
+    CallPriority.EVENT: LimitBounds(least=0.1, most=4, tolerance=6),
 }
 """The bounds by class, from the highest class to the lowest. Writes of other priorities need no slot.
 
@@ -114,10 +114,22 @@ class WriteScheduler:
             return True
         return not write_class.waiting and self._is_free(priority, write_class)
 
-    def assert_free_slot(self, priority: CallPriority) -> None:
-        """Raise NoFreeSlotError unless a write of this class may begin now."""
+    @contextlib.contextmanager
+    def free_slot(self, priority: CallPriority) -> Generator[None]:
+        """Hold a slot for the writes of the block: that of the enclosing block, or else a new one.
+
+        Raises:
+            NoFreeSlotError: no slot is free now. This method does not wait.
+        """
         if not self.has_free_slot(priority):
             raise NoFreeSlotError(priority)
+        write_class = self._classes.get(priority)
+        if write_class is None or _slot_in_use() is not None:
+            yield
+            return
+        write_class.held += 1
+        with self.use(WriteSlot(priority)):
+            yield
 
     async def take(self, priority: CallPriority) -> WriteSlot:
         """Wait for a slot of a class, and take it. The caller must release it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from admitq.manager.admission_writer import LONGEST_REPORT_DELAY_SECONDS
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import EVENTS
@@ -102,14 +103,14 @@ async def until_jobs(client: Client, api_group: str, **expected: int) -> None:
 
 
 async def until_nothing_is_written(cluster: LocalCluster) -> int:
-    """Wait until admitq has written nothing for three seconds; return the end of the audit log."""
+    """Wait until admitq has written nothing for a while; return the end of the audit log."""
     _, end = writes(cluster, 0)
 
     async def is_quiet() -> bool:
         nonlocal end
-        await asyncio.sleep(3)
+        await asyncio.sleep(LONGEST_REPORT_DELAY_SECONDS + 3)
         found, end = writes(cluster, end)
         return not found
 
-    await eventually(is_quiet, timeout=90, what="the last consequences were written")
+    await eventually(is_quiet, timeout=180, what="the last consequences were written")
     return end

@@ -1,5 +1,7 @@
 """A controller postpones reports while the API server has no time for them."""
 
+from contextlib import nullcontext
+
 from admitq.runtime.adaptive_limit import LimitBounds
 from admitq.runtime.controller import Controller, ReconcileReport, ReconcileResult
 from admitq.runtime.rate_limit import CallPriority
@@ -19,9 +21,8 @@ class Reporter:
         self.reason = "first"
 
     async def __call__(self, key: str) -> float | None:
-        if not key.startswith("decide"):
-            self.scheduler.assert_free_slot(STATUS)
-        self.reports.append((key, self.reason))
+        with nullcontext() if key.startswith("decide") else self.scheduler.free_slot(STATUS):
+            self.reports.append((key, self.reason))
         return None
 
     def observe(self, reconciled: ReconcileReport) -> None:

@@ -196,10 +196,17 @@ async def test_task_of_a_finished_block_takes_a_slot_of_its_own(script: Script) 
 async def test_report_without_a_free_slot_is_refused(script: Script) -> None:
     await script.take("a", EVENT)
     assert not script.scheduler.has_free_slot(EVENT)
-    with pytest.raises(NoFreeSlotError, match="no slot of class EVENT is free"):
-        script.scheduler.assert_free_slot(EVENT)
+    with (
+        pytest.raises(NoFreeSlotError, match="no slot of class EVENT is free"),
+        script.scheduler.free_slot(EVENT),
+    ):
+        pass
     await script.release("a")
-    script.scheduler.assert_free_slot(EVENT)
+    with script.scheduler.free_slot(EVENT):
+        await script.take("b", EVENT)
+        assert script.granted == ["a"]
+    await run_woken_tasks()
+    assert script.granted == ["a", "b"]
 
 
 @pytest.mark.parametrize("status", [0, 429, 503, 504])
