@@ -38,6 +38,8 @@ log = logger(__name__)
 CONCURRENT_REPORTS: Final = 4
 REPORT_INTERVAL_SECONDS: Final = 1.0
 """The shortest time between two writes of the reason why a Workload waits."""
+USUAL_SLOWNESS: Final = 8.0
+"""The slowness of the API server up to which the delay of a report does not grow."""
 LONGEST_REPORT_DELAY_SECONDS: Final = 30.0
 """The longest time for which a workload must wait before the reason is written."""
 
@@ -170,11 +172,11 @@ class AdmissionWriter:
     def _report_delay(self) -> float:
         """Return for how many seconds a workload must wait before the reason is written.
 
-        A second of delay for each time the API server is slower than an idle one: the slower it is, the more
-        do others need its time, and the more workloads are admitted before their report.
+        The slower the API server is, the more do others need its time, and the more workloads are admitted
+        before their report.
         """
-        slowness = self.writes.scheduler.slowness
-        return min(LONGEST_REPORT_DELAY_SECONDS, REPORT_INTERVAL_SECONDS * slowness)
+        factor = max(1.0, self.writes.scheduler.slowness / USUAL_SLOWNESS)
+        return min(LONGEST_REPORT_DELAY_SECONDS, REPORT_INTERVAL_SECONDS * factor)
 
     async def _write_reports(self) -> None:
         while True:

@@ -166,7 +166,8 @@ class History:
                 await self._until_still(PAUSE_SECONDS)
         await self._release()
         await self._until_still(STILL_SECONDS)
-        await eventually(self._is_lawful, what=f"{self.queue} at rest")
+        # Reasons are written last, and late while the API server is slow.
+        await eventually(self._is_lawful, timeout=120, what=f"{self.queue} at rest")
         await eventually(self._is_deleted, what=f"{self.queue} without objects")
         await eventually(self._is_free, what=f"{self.queue} without reserved quota")
         await self.arena.job(self.queue, "last", pods=QUOTA)

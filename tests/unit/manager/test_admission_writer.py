@@ -224,7 +224,7 @@ async def test_refusal_states_what_is_true_when_a_slot_is_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slowness", "seconds"), [(1.0, 1.0), (5.0, 5.0), (1000.0, 30.0)], ids=["idle", "slow", "stalled"]
+    ("slowness", "seconds"), [(1.0, 1.0), (40.0, 5.0), (1000.0, 30.0)], ids=["idle", "slow", "stalled"]
 )
 async def test_reports_are_delayed_longer_while_the_api_server_is_slow(
     slowness: float, seconds: float, monkeypatch: pytest.MonkeyPatch
