@@ -288,10 +288,11 @@ async def _run(effort: Effort) -> tuple[dict[str, Any], bytes]:
             to_stderr(f"{number - 1} rounds in {time.monotonic() - begin:.0f} s")
             for one in measured:
                 one.forget_first_round()
+            # The writes for the profile are no part of the figures.
+            rows = [one.row(measured[0]) for one in measured]
             profile = b"" if effort.profile is None else await _profile(cluster, measured[0])
     finally:
         cluster.stop()
-    rows = [one.row(measured[0]) for one in measured]
     to_stderr(table(rows))
     return {"benchmark": "writes", "writes": effort.writes, "rounds": number - 1, "rows": rows}, profile
 
@@ -385,10 +386,18 @@ class _Measurement:
             before = await self._allocated_bytes()
             # The report of allocations allocates memory itself.
             start = await self._allocated_bytes()
-            for change in CHANGES:
-                self.samples[change].append(await self._measure(change, number))
+            await self._write_all(number)
             by_writes = await self._allocated_bytes() - start - (start - before)
             self.allocated_kib.append(by_writes / 1024 / self.count / len(CHANGES))
+
+    async def run_for_profile(self, number: int) -> None:
+        """Write every change to every Workload, without other requests that the profile would contain."""
+        async with _watches(self.clients[_Sender(_ADMIN)], self.variant, self._touch):
+            await self._write_all(number)
+
+    async def _write_all(self, number: int) -> None:
+        for change in CHANGES:
+            self.samples[change].append(await self._measure(change, number))
 
     def forget_first_round(self) -> None:
         """Forget the first round: a first write of an object adds managed fields."""
@@ -513,7 +522,7 @@ async def _profile(cluster: LocalCluster, today: _Measurement) -> bytes:
     number = -1
     while not reading.done():
         number -= 1
-        await today.run(number)
+        await today.run_for_profile(number)
     return await reading
 
 
