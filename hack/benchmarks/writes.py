@@ -109,8 +109,8 @@ VARIANTS: Final = (
     Variant("form", "with warnings of unknown fields", reports_unknown_fields=True),
     Variant(
         "form",
-        "with warnings, managers own single fields of template",
-        definition="divided-template",
+        "with warnings, single fields of template, conditions first",
+        definition="divided-template-conditions-first",
         reports_unknown_fields=True,
     ),
     Variant("form", "merge patch", write=MERGE_PATCH),

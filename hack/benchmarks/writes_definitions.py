@@ -117,6 +117,11 @@ def _open_and_divided_template(crd: Schema) -> None:
     divide_template(crd)
 
 
+def _divided_template_and_conditions_first(crd: Schema) -> None:
+    divide_template(crd)
+    evaluate_conditions_first(crd)
+
+
 def _unchanged(_: Schema) -> None:
     """Leave the definition as it is."""
 
@@ -126,6 +131,7 @@ CHANGES: Final[Mapping[str, Callable[[Schema], None]]] = {
     "open-template": open_template,
     "divided-template": divide_template,
     "atomic-pod-sets": make_pod_sets_atomic,
+    "divided-template-conditions-first": _divided_template_and_conditions_first,
     "open-divided-template": _open_and_divided_template,
     "closed-template": close_template,
     "conditions-first": evaluate_conditions_first,
