@@ -484,7 +484,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "api_requests_total",
         _C,
-        "Requests to the API server. A subresource is a part of the resource: workloads.admitq.dev/status",
+        "Requests to the API server. A subresource is a part of the resource, such as pods/status",
         ("verb", "resource", "code"),
     ),
     Series("api_server_slowness", _G, "How many times longer writes take than on an idle API server"),

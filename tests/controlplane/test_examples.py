@@ -68,8 +68,12 @@ async def one_job_has_all_pods_and_the_other_has_none(stage: Stage, _shell: Shel
         return sorted([len(await stage.pods(job)) for job in ("job-a", "job-b")])
 
     await stage.until(numbers_of_pods, [0, 3])
-    reasons = [(await stage.condition("QuotaReserved", job) or ("", "", ""))[1] for job in ("job-a", "job-b")]
-    assert sorted(reasons) == ["QuotaReserved", "WaitingForQuota"]
+
+    async def reasons() -> list[str]:
+        found = [await stage.condition("QuotaReserved", job) for job in ("job-a", "job-b")]
+        return sorted((condition or ("", "", ""))[1] for condition in found)
+
+    await stage.until(reasons, ["QuotaReserved", "WaitingForQuota"])
 
 
 async def job_runs_on_after_another_sync(stage: Stage, shell: Shell) -> None:
