@@ -107,13 +107,6 @@ class WriteScheduler:
 
     # --- slots ------------------------------------------------------------------------------------
 
-    def has_free_slot(self, priority: CallPriority) -> bool:
-        """Whether a write of this class may begin now, also in the slot of the enclosing block."""
-        write_class = self._classes.get(priority)
-        if write_class is None or _slot_in_use() is not None:
-            return True
-        return not write_class.waiting and self._is_free(priority, write_class)
-
     @contextlib.contextmanager
     def free_slot(self, priority: CallPriority) -> Generator[None]:
         """Hold a slot for the writes of the block: that of the enclosing block, or else a new one.
@@ -121,24 +114,21 @@ class WriteScheduler:
         Raises:
             NoFreeSlotError: no slot is free now. This method does not wait.
         """
-        if not self.has_free_slot(priority):
-            raise NoFreeSlotError(priority)
-        write_class = self._classes.get(priority)
-        if write_class is None or _slot_in_use() is not None:
+        if _slot_in_use() is not None:
             yield
             return
-        write_class.held += 1
-        with self.use(WriteSlot(priority)):
+        slot = self._take_free(priority)
+        if slot is None:
+            raise NoFreeSlotError(priority)
+        with self.use(slot):
             yield
 
     async def take(self, priority: CallPriority) -> WriteSlot:
         """Wait for a slot of a class, and take it. The caller must release it."""
-        write_class = self._classes.get(priority)
-        if write_class is None:
-            return WriteSlot(priority)
-        if not write_class.waiting and self._is_free(priority, write_class):
-            write_class.held += 1
-            return WriteSlot(priority)
+        slot = self._take_free(priority)
+        if slot is not None:
+            return slot
+        write_class = self._classes[priority]
         granted = asyncio.get_running_loop().create_future()
         write_class.waiting[granted] = None
         self._set_timer()
@@ -204,6 +194,15 @@ class WriteScheduler:
             write_class.limit.adapt(self._load.slowness, is_rejected=is_rejected, is_used=is_used)
 
     # --- granting ---------------------------------------------------------------------------------
+
+    def _take_free(self, priority: CallPriority) -> WriteSlot | None:
+        """Take a slot; None if the limit of its class allows none now, or if others wait for it."""
+        write_class = self._classes.get(priority)
+        if write_class is not None:
+            if write_class.waiting or not self._is_free(priority, write_class):
+                return None
+            write_class.held += 1
+        return WriteSlot(priority)
 
     def _is_free(self, priority: CallPriority, write_class: _WriteClass) -> bool:
         if write_class.held >= max(1, self._effective_limit(priority, write_class)):

@@ -25,6 +25,7 @@ _RETRY_AFTER_S: Final = 0.5
 def fresh_cluster(
     pools: Sequence[NodePool] = (),
     *,
+    name: str = _NAME,
     component_names: Sequence[str] = COMPONENTS,
     api_server_arguments: Sequence[str] = (),
 ) -> Generator[LocalCluster]:
@@ -32,6 +33,7 @@ def fresh_cluster(
 
     Args:
         pools: the simulated nodes.
+        name: the name of the cluster.
         component_names: the components of the control plane.
         api_server_arguments: more command line arguments of kube-apiserver.
 
@@ -39,7 +41,7 @@ def fresh_cluster(
         ClusterError: the cluster cannot be started.
     """
     reclaim_orphans()
-    cluster = LocalCluster(_NAME)
+    cluster = LocalCluster(name)
     # Leftovers of an earlier run would falsify the figures.
     cluster.stop()
     cluster.start(

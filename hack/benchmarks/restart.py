@@ -4,7 +4,7 @@ Most Workloads wait, or have finished. While no manager runs, one running Worklo
 fits. The figures are the time until its reservation is stored, the memory of the manager, and its writes. All
 writes but this reservation and its consequences are unneeded.
 
-The Workloads are written into etcd directly, as copies of Workloads whose statuses a manager wrote.
+A manager writes the statuses of a few Workloads. Copies of these are then written into etcd directly.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from admitq.runtime.resources import CONFIG_MAPS
 from admitq_api.conditions import Reason, find_condition, is_true
 from admitq_api.labels import Names, names_for
 from benchmarks import stored_workloads
+from benchmarks.clusters import fresh_cluster
 from benchmarks.etcd_gateway import EtcdGateway, storage_key
 from benchmarks.manager_calls import ManagerWrites, list_bytes, unneeded_writes
 from benchmarks.stored_workloads import Queue, StoredSample
-from localcluster import processes
-from localcluster.cluster import LocalCluster, reclaim_orphans, to_stderr
+from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.components import LOOPBACK
 from localcluster.installation import Installation
 from localcluster.processes import Process, Usage
@@ -88,12 +88,8 @@ async def run(load: RestartLoad) -> tuple[dict[str, Any], bool]:
         EtcdFailed: the Workloads cannot be stored.
         RestartFailed: the manager did not reach rest.
     """
-    reclaim_orphans()
-    cluster = LocalCluster("bench")
-    cluster.stop()
     to_stderr("starting a cluster")
-    cluster.start((), owner=processes.current())
-    try:
+    with fresh_cluster() as cluster:
         installation = Installation(cluster)
         installation.install()
         installation.start()
@@ -101,8 +97,6 @@ async def run(load: RestartLoad) -> tuple[dict[str, Any], bool]:
             load_credentials(cluster.kubeconfig), user_agent="admitq-bench", qps=-1, timeout=60.0
         ) as client:
             return await Restart(load, cluster, installation, client).run()
-    finally:
-        cluster.stop()
 
 
 class Restart:

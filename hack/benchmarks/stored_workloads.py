@@ -153,7 +153,7 @@ def _template(name: str) -> dict[str, Any]:
 
 
 class StoredSample:
-    """A stored Workload whose copies differ from it in name, uid and creation.
+    """A stored Workload. Its copies have another name, uid and creation time.
 
     Args:
         stored: the value in etcd.

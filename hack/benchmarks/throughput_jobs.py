@@ -91,7 +91,7 @@ class JobsOfLoad:
 
     @property
     def all(self) -> list[PlayedJob]:
-        """The jobs of all Workloads whose creation was sent."""
+        """The jobs of all Workloads that the harness has begun to create."""
         return list(self._jobs.values())
 
     def expect(self, planned: PlannedWorkload) -> PlayedJob:

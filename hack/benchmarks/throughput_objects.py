@@ -87,7 +87,7 @@ def release_patch(evicted: dict[str, Any], now_ns: int) -> dict[str, Any] | None
     """Return the merge patch by which the job of an evicted Workload releases its quota.
 
     Args:
-        evicted: the Workload, whose job no longer runs.
+        evicted: the Workload. Its job no longer runs.
         now_ns: the time, in nanoseconds.
     """
     transition = StatusTransition(evicted, now_ns)

@@ -44,7 +44,7 @@ CASES: Final[Mapping[str, ReviewCase]] = {
 """All cases by name."""
 
 TARGETS: Final = ("jobs", "jobs-beside-hostile")
-"""The cases whose bounds are targets."""
+"""The cases with bounds that are targets."""
 
 
 @dataclass(frozen=True)

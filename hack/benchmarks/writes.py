@@ -27,6 +27,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
+from benchmarks.clusters import fresh_cluster
 from benchmarks.measures import percentile
 from benchmarks.writes_definitions import TODAY, TWO_VERSIONS, create_definition, resource_of
 from benchmarks.writes_requests import (
@@ -39,9 +40,9 @@ from benchmarks.writes_requests import (
     WRITES,
     create_workload,
 )
-from localcluster import crds, processes
+from localcluster import crds
 from localcluster.api import Api
-from localcluster.cluster import LocalCluster, reclaim_orphans, to_stderr
+from localcluster.cluster import LocalCluster, to_stderr
 
 _AT_ONCE: Final = 4
 _MANAGER: Final = "manager"
@@ -260,13 +261,9 @@ def run(effort: Effort) -> dict[str, Any]:
 
 
 async def _run(effort: Effort) -> tuple[dict[str, Any], bytes]:
-    reclaim_orphans()
-    cluster = LocalCluster("bench-writes")
-    cluster.stop()
     # The usual garbage collection of an API server. That of local clusters is rarer and longer.
     os.environ["GOGC"] = "100"
-    cluster.start((), api_server_arguments=("--profiling=true",), owner=processes.current())
-    try:
+    with fresh_cluster(name="bench-writes", api_server_arguments=("--profiling=true",)) as cluster:
         variants = effort.variants()
         _prepare(cluster, variants)
         async with AsyncExitStack() as stack:
@@ -291,8 +288,6 @@ async def _run(effort: Effort) -> tuple[dict[str, Any], bytes]:
             # The writes for the profile are no part of the figures.
             rows = [one.row(measured[0]) for one in measured]
             profile = b"" if effort.profile is None else await _profile(cluster, measured[0])
-    finally:
-        cluster.stop()
     to_stderr(table(rows))
     return {"benchmark": "writes", "writes": effort.writes, "rounds": number - 1, "rows": rows}, profile
 

@@ -8,7 +8,11 @@ import pytest
 
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
+from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
+from localcluster.pytest_plugin import fresh_namespace
+from tests.controlplane.stage import Stage
 from tests.faults.proxy import Proxy
 
 
@@ -29,3 +33,24 @@ async def through(proxy: Proxy) -> AsyncGenerator[Callable[..., Awaitable[Client
             return await stack.enter_async_context(Client(proxy.credentials, **settings))
 
         yield open_client
+
+
+@pytest.fixture(scope="module")
+def without_manager(
+    request: pytest.FixtureRequest, installation_of_file: Callable[..., Installation]
+) -> Installation:
+    """An installation of the test file with webhooks and without manager."""
+    name = request.path.stem.removeprefix("test_").replace("_", "-")
+    made = installation_of_file(name, {})
+    made.stop(("manager",))
+    return made
+
+
+@pytest.fixture
+async def stage(
+    without_manager: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
+) -> AsyncGenerator[Stage]:
+    """A namespace beside an installation with webhooks and without manager."""
+    client = await connect(without_manager.cluster)
+    async with fresh_namespace(client) as namespace:
+        yield Stage(client, names_for(api_group), namespace)

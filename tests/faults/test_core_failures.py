@@ -1,7 +1,7 @@
 """A defect of the core beside a real API server: the culprit is quarantined, and other queues admit."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,14 +19,11 @@ from admitq.core.events import ClusterQueueChanged, WorkloadChanged
 from admitq.core.handlers import HANDLERS, cycles
 from admitq.core.waiting.pending import PendingEntry
 from admitq.metrics.registry import Metrics
-from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.resources import EVENTS, JOBS, Resource
 from admitq_api.json_objects import value_at
 from admitq_api.labels import names_for
-from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
-from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.stage import Stage, condition_of
 from tests.unit.manager.failing_core import fail, fail_to_handle
 
@@ -77,23 +74,6 @@ FAULTS = {
     "requeue": Fault(cycle, "requeue", after=True, cpu=QUOTA - 1),
     "end of a cycle": Fault(cycles, "run_cycle", after=True, is_queue=True),
 }
-
-
-@pytest.fixture(scope="module")
-def without_manager(installation_of_file: Callable[..., Installation]) -> Installation:
-    made = installation_of_file("core-failures", {})
-    made.stop(("manager",))
-    return made
-
-
-@pytest.fixture
-async def stage(
-    without_manager: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
-) -> AsyncGenerator[Stage]:
-    """A namespace beside an installation with webhooks and without manager."""
-    client = await connect(without_manager.cluster)
-    async with fresh_namespace(client) as namespace:
-        yield Stage(client, names_for(api_group), namespace)
 
 
 @pytest.fixture

@@ -1,22 +1,17 @@
 """A manager decides as soon as the objects that decide are listed, whatever happens to other lists."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 import yaml
 
 from admitq.app.manager import ManagerPart
 from admitq.app.settings import load_settings
 from admitq.metrics.registry import Metrics
-from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq_api.labels import names_for
-from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
-from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.stage import Stage
 from tests.faults import proxy as p
 from tests.faults.proxy import Proxy, SeenRequest
@@ -24,23 +19,6 @@ from tests.faults.proxy import Proxy, SeenRequest
 
 def reads_jobs(request: SeenRequest) -> bool:
     return request.method == "GET" and request.path == "/apis/batch/v1/jobs"
-
-
-@pytest.fixture(scope="module")
-def without_manager(installation_of_file: Callable[..., Installation]) -> Installation:
-    made = installation_of_file("first-decisions", {})
-    made.stop(("manager",))
-    return made
-
-
-@pytest.fixture
-async def stage(
-    without_manager: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
-) -> AsyncGenerator[Stage]:
-    """A namespace beside an installation with webhooks and without manager."""
-    client = await connect(without_manager.cluster)
-    async with fresh_namespace(client) as namespace:
-        yield Stage(client, names_for(api_group), namespace)
 
 
 async def test_quota_is_reserved_while_jobs_cannot_be_listed(

@@ -15,7 +15,7 @@ values = st.recursive(
 
 
 def serialised(number: int, kind: str = "work") -> bytes:
-    """An object of 3 KB whose spec only objects of its kind share."""
+    """An object of 3 KB. Only objects of its kind have this spec."""
     spec = {f"field-{index}": sha256(f"{kind}{index}".encode()).hexdigest() for index in range(40)}
     return orjson.dumps({"metadata": {"name": f"{kind}-{number}", "uid": f"{number * 104729}"}, "spec": spec})
 

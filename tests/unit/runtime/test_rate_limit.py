@@ -1,8 +1,6 @@
 """The rate limit of calls: how many pass, in which order, and when."""
 
 import asyncio
-import heapq
-from collections.abc import Callable
 
 import pytest
 
@@ -13,27 +11,17 @@ from admitq.runtime.rate_limit import (
     call_priority,
     current_priority,
 )
+from tests.unit.runtime.scripted_time import ScriptedTime, run_woken_tasks
 
 AHEAD, WATCH, RESERVATION, EVICTION, LIFECYCLE, READ, STATUS, QUEUE_STATUS, EVENT = CallPriority
 
 
-class Script:
+class Script(ScriptedTime):
     """A clock that the test sets, the timers of that clock, and calls that take tokens."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
+        super().__init__(monkeypatch)
         self.sent: list[str] = []
-        self.timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], None]]] = []
-        """All timers that were set and have not run, with cancelled ones, by their time."""
-        self.timers_set = 0
-        self._loop = asyncio.get_running_loop()
-        monkeypatch.setattr(self._loop, "call_later", self._call_later)
-
-    def _call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        self.timers_set += 1
-        handle = asyncio.TimerHandle(self.now + seconds, callback, (), self._loop)
-        heapq.heappush(self.timers, (handle.when(), self.timers_set, handle, callback))
-        return handle
 
     def bucket(self, qps: float = 1.0, burst: int = 1) -> TokenBucket:
         return TokenBucket(qps, burst, clock=lambda: self.now)
@@ -50,22 +38,6 @@ class Script:
         task = asyncio.create_task(take())
         await run_woken_tasks()
         return task
-
-    async def pass_time(self, seconds: float) -> None:
-        """Advance the clock, and run each due timer at its time."""
-        end = self.now + seconds
-        while self.timers and self.timers[0][0] <= end:
-            self.now, _, handle, callback = heapq.heappop(self.timers)
-            if not handle.cancelled():
-                callback()
-                await run_woken_tasks()
-        self.now = end
-
-
-async def run_woken_tasks() -> None:
-    """Run the tasks that a granted or cancelled call has woken."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 @pytest.fixture
