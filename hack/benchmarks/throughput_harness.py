@@ -105,9 +105,10 @@ class ThroughputHarness:
                     self._report(),
                     self._sample_idle(),
                     self._sample_lag(),
-                    *(self.jobs.write() for _ in range(JOB_WRITES)),
                 )
             ]
+            for _ in range(JOB_WRITES):
+                group.create_task(self.jobs.write())
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._create_all()
@@ -115,6 +116,7 @@ class ThroughputHarness:
             except TimeoutError:
                 to_stderr(f"stopped without success after {timeout_s:.0f} s")
             self._end = time.monotonic()
+            self.jobs.stop()
             for task in background:
                 task.cancel()
 

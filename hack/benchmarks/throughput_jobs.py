@@ -80,7 +80,8 @@ class JobsOfLoad:
         self._workloads = kinds_of(names).workloads
         self._jobs: dict[str, PlayedJob] = {}
         self._expected = expected
-        self._due: asyncio.Queue[_DueWrite] = asyncio.Queue()
+        self._due: asyncio.Queue[_DueWrite | None] = asyncio.Queue()
+        self._is_stopped = False
         self.in_use = AmountOverTime()
         self.waits: list[float] = []
         self.own_waits: list[float] = []
@@ -124,14 +125,22 @@ class JobsOfLoad:
             self._end_run(job)
 
     async def write(self) -> None:
-        """Send writes that are due, one after another, for ever. `JOB_WRITES` tasks do this."""
+        """Send writes that are due, one after another, until `stop`. `JOB_WRITES` tasks do this."""
         while True:
             is_waiting = self._due.empty()
             write = await self._due.get()
+            if write is None or self._is_stopped:
+                return
             if write.is_end:
                 await self._finish(write, is_waiting=is_waiting)
             else:
                 await self._release(write, is_waiting=is_waiting)
+
+    def stop(self) -> None:
+        """Let each task of `write` return once its write has its answer, so that all calls are counted."""
+        self._is_stopped = True
+        for _ in range(JOB_WRITES):
+            self._due.put_nowait(None)
 
     def _start_run(self, job: PlayedJob) -> None:
         if job.run is not None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -26,6 +25,8 @@ class RecordedConnection(LoadConnection):
         self.statuses: list[int] = []
         self.in_progress = 0
         self.most_in_progress = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def call(
         self, verb: str, resource: str, path: str, body: Any = None, content_type: str = ""
@@ -33,6 +34,7 @@ class RecordedConnection(LoadConnection):
         assert (verb, resource) == ("patch", "workloads.admitq.dev/status")
         self.in_progress += 1
         self.most_in_progress = max(self.most_in_progress, self.in_progress)
+        await self.may_answer.wait()
         await asyncio.sleep(0)
         self.in_progress -= 1
         self.patches.append((path.split("/")[-2], body))
@@ -49,10 +51,9 @@ async def jobs(connection: RecordedConnection) -> AsyncGenerator[JobsOfLoad]:
     jobs = JobsOfLoad(connection, NAMES, expected=2)
     writers = [asyncio.create_task(jobs.write()) for _ in range(JOB_WRITES)]
     yield jobs
-    for writer in writers:
-        writer.cancel()
-        with suppress(asyncio.CancelledError):
-            await writer
+    jobs.stop()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*writers)
 
 
 def planned(number: int, *, run_ms: int = 1, cpu: int = 5) -> PlannedWorkload:
@@ -102,6 +103,23 @@ async def test_admitted_workload_finishes_after_its_run_time(
     jobs.observe(stored(other, QuotaReserved=True, Admitted=True, Finished=True))
     assert (jobs.finished, jobs.in_use.value, jobs.is_over.is_set()) == (2, 0, True)
     assert len(jobs.waits) == len(jobs.own_waits) == 1
+
+
+async def test_stop_waits_for_answers_and_sends_nothing_more(connection: RecordedConnection):
+    """A write that the watch shows before its answer is counted."""
+    jobs = JobsOfLoad(connection, NAMES, expected=JOB_WRITES + 1)
+    connection.may_answer.clear()
+    writers = [asyncio.create_task(jobs.write()) for _ in range(JOB_WRITES)]
+    for number in range(JOB_WRITES + 1):
+        job = planned(number)
+        jobs.expect(job)
+        jobs.observe(stored(job, QuotaReserved=True, Admitted=True))
+    await eventually(lambda: connection.in_progress == JOB_WRITES, what="the writes in progress")
+    jobs.stop()
+    connection.may_answer.set()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*writers)
+    assert len(connection.patches) == JOB_WRITES
 
 
 async def test_evicted_workload_releases_its_quota_and_runs_again(
