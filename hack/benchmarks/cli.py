@@ -4,43 +4,24 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import uvloop
-
-from admitq_api.labels import DEFAULT_GROUP, GROUPS
-from benchmarks import core, restart, seed, start, throughput, webhook, writes
-from benchmarks.etcd_gateway import EtcdFailed
-from benchmarks.throughput_connection import ThroughputFailed
-from benchmarks.throughput_shapes import SHAPES
-from benchmarks.webhook_cases import CASES
-from benchmarks.webhook_processes import WebhookFailed
-from localcluster import ClusterError
+from benchmarks.commands import BENCHMARKS, FAILURES, SHAPES, BenchmarkCommand
 from localcluster.cluster import to_stderr
-from localcluster.crds import DefinitionsError
-from localcluster.installation import InstallationError
+
+_THROUGHPUT: Final = "throughput"
+_DEFAULT_SHAPE: Final = "baseline"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark. Return 1 if a figure misses its bound, 2 for wrong use."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser(_shape_of(given)).parse_args(given)
     try:
-        result, passed = _BENCHMARKS[options.benchmark](options)
-    except (
-        ClusterError,
-        DefinitionsError,
-        InstallationError,
-        ThroughputFailed,
-        seed.SettingError,
-        EtcdFailed,
-        restart.RestartFailed,
-        core.MeasurementFailed,
-        start.NotInTime,
-        WebhookFailed,
-        writes.WritesFailed,
-    ) as error:
+        result, passed = _run(options)
+    except FAILURES as error:
         to_stderr(f"hack/bench {options.benchmark}: {error}")
         return 1
     except KeyboardInterrupt:
@@ -53,301 +34,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if passed else 1
 
 
-def _seed(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    plan = seed.Plan(
-        setting=options.setting,
-        scale=options.scale,
-        jobs=options.jobs,
-        nodes=options.nodes,
-        node_cpu=options.node_cpu,
-        deadline_s=options.deadline,
-        timeout_s=options.timeout,
-        queue=not options.no_queue,
-        seed=options.seed,
-        raises=options.raises,
-    )
-    return uvloop.run(seed.run(plan))
+def _run(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    if options.benchmark != _THROUGHPUT:
+        return BENCHMARKS[options.benchmark].run(options)
+    figures, passed = SHAPES[options.shape].run(options)
+    head = {"benchmark": _THROUGHPUT, "shape": options.shape}
+    # The figures of a shape that is also a benchmark have the name of the benchmark.
+    return {**head, **figures, **head}, passed
 
 
-def _core(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    effort = core.Effort(options.scale, options.repeats)
-    return {"benchmark": "core", **core.measure(options.only or (), effort)}, True
+def _shape_of(arguments: Sequence[str]) -> str:
+    """Return the shape in the arguments, or the default. The complete parser reports wrong values."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--shape", nargs="?")
+    shape = parser.parse_known_args(arguments)[0].shape
+    return shape if shape in SHAPES else _DEFAULT_SHAPE
 
 
-def _start(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    return start.run(options.count)
-
-
-def _throughput(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    if options.shape == restart.SHAPE:
-        load = restart.RestartLoad(
-            pending=round(restart.PENDING * options.scale), finished=round(restart.FINISHED * options.scale)
-        )
-        return uvloop.run(restart.run(load))
-    plan = throughput.ThroughputPlan(
-        shape=options.shape,
-        scale=options.scale,
-        timeout_s=options.timeout,
-        api_group=options.api_group,
-        command=options.manager_command,
-    )
-    return throughput.run(plan)
-
-
-def _webhook(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    load = webhook.WebhookLoad(
-        cases=tuple(options.only or ()),
-        seconds=options.seconds,
-        rate=options.rate,
-        hostile_rate=options.hostile_rate,
-        in_process=options.in_process,
-        keeps_busy=not options.idle,
-        checks=options.check,
-    )
-    return webhook.run(load)
-
-
-def _writes(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    effort = writes.Effort(
-        tuple(options.only or ()), options.writes, options.rounds, options.seconds, options.profile
-    )
-    return writes.run(effort), True
-
-
-_BENCHMARKS: dict[str, Callable[[argparse.Namespace], tuple[dict[str, Any], bool]]] = {
-    "core": _core,
-    "seed": _seed,
-    "start": _start,
-    "throughput": _throughput,
-    "webhook": _webhook,
-    "writes": _writes,
-}
-
-
-def _parser() -> argparse.ArgumentParser:
+def _parser(shape: str) -> argparse.ArgumentParser:
+    """Return the parser of all benchmarks; `throughput` has the options of one shape."""
     parser = argparse.ArgumentParser(
         prog="hack/bench", description="Benchmarks on a control plane of their own."
     )
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
-
-    seed_parser = benchmarks.add_parser(
-        "seed", help="run Jobs of ten pods that end only after all ten are ready"
+    for name, command in BENCHMARKS.items():
+        _add_options(benchmarks.add_parser(name, help=command.help), command)
+    shapes = benchmarks.add_parser(
+        _THROUGHPUT,
+        help="run a load as fast as possible; each shape of the load has its own options",
+        description=f"--shape {shape}: {SHAPES[shape].help}.",
+        # The shape must be known before the other options.
+        allow_abbrev=False,
     )
-    seed_parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    seed_parser.add_argument(
-        "--setting",
-        choices=sorted(seed.SETTINGS),
-        default="literal",
-        help="size of a pod: literal is 2 CPU and 2 Gi, ten-minute is 333m and 333 Mi (default literal)",
+    shapes.add_argument(
+        "--shape",
+        choices=tuple(SHAPES),
+        default=_DEFAULT_SHAPE,
+        help=f"the load (default {_DEFAULT_SHAPE}). The other options belong to it: see "
+        "`hack/bench throughput --shape NAME --help`",
     )
-    seed_parser.add_argument(
-        "--scale", type=_positive, default=1.0, metavar="X", help="divisor of run times (default 1)"
-    )
-    seed_parser.add_argument(
-        "--jobs", type=_count, default=1000, metavar="N", help="number of Jobs (default 1000)"
-    )
-    seed_parser.add_argument(
-        "--nodes", type=_count, default=100, metavar="N", help="number of nodes (default 100)"
-    )
-    seed_parser.add_argument(
-        "--node-cpu",
-        type=_count,
-        default=10,
-        metavar="N",
-        help="CPUs and Gi of memory of a node (default 10)",
-    )
-    seed_parser.add_argument(
-        "--deadline",
-        type=_count,
-        default=900,
-        metavar="S",
-        help="activeDeadlineSeconds of each Job, without the scale (default 900)",
-    )
-    seed_parser.add_argument(
-        "--timeout",
-        type=_positive,
-        default=None,
-        metavar="S",
-        help="seconds after which the run stops (default: three times the bound, at least 1800)",
-    )
-    seed_parser.add_argument(
-        "--raises",
-        type=_count,
-        default=0,
-        metavar="N",
-        help="also raise this many running Jobs beyond their admission, and measure how long it "
-        "takes to stop each (default 0)",
-    )
-    seed_parser.add_argument(
-        "--no-queue", action="store_true", help="run the same load on a cluster without admitq"
-    )
-    seed_parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="seed of the run times (default 1)"
-    )
-
-    alone = benchmarks.add_parser("core", help="measure the decision core, without a control plane")
-    alone.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    alone.add_argument(
-        "--scale", type=_positive, default=1.0, metavar="X", help="share of the workloads to use (default 1)"
-    )
-    alone.add_argument(
-        "--repeats",
-        type=_count,
-        default=3,
-        metavar="N",
-        help="runs of each figure, median or best (default 3)",
-    )
-    alone.add_argument(
-        "--only",
-        action="append",
-        choices=tuple(core.FIGURES),
-        metavar="FIGURE",
-        help=f"measure only this figure; can be repeated: {', '.join(core.FIGURES)}",
-    )
-
-    begin = benchmarks.add_parser(
-        "start", help="measure how soon a process is ready, and frees its ports after SIGTERM"
-    )
-    begin.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    begin.add_argument("--count", type=_count, default=5, metavar="N", help="number of starts (default 5)")
-
-    _add_throughput_options(
-        benchmarks.add_parser(
-            "throughput", help="run a published load of Workloads, without jobs and pods, as fast as possible"
-        )
-    )
-    _add_webhook(benchmarks.add_parser("webhook", help="measure the webhook, without a control plane"))
-    _add_writes(
-        benchmarks.add_parser(
-            "writes", help="measure what a status write of a Workload costs the API server, by parts"
-        )
-    )
+    _add_options(shapes, SHAPES[shape])
     return parser
 
 
-def _add_webhook(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser, command: BenchmarkCommand) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=tuple(CASES),
-        metavar="CASE",
-        help=f"measure only this case; can be repeated: {', '.join(CASES)}",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=_positive,
-        default=20.0,
-        metavar="S",
-        help="length of each measurement; a step of a search takes a quarter (default 20)",
-    )
-    parser.add_argument(
-        "--rate",
-        type=_positive,
-        default=300.0,
-        metavar="X",
-        help="reviews of ordinary jobs a second, from which the other rates follow (default 300)",
-    )
-    parser.add_argument(
-        "--hostile-rate",
-        type=_positive,
-        default=5.0,
-        metavar="X",
-        help="hostile objects a second (default 5)",
-    )
-    parser.add_argument(
-        "--in-process",
-        action="store_true",
-        help="for comparison, review large objects in the serving process",
-    )
-    parser.add_argument(
-        "--idle", action="store_true", help="for comparison, do not keep the cores without a webhook busy"
-    )
-    parser.add_argument("--check", action="store_true", help="end with status 1 if any target is missed")
-
-
-def _add_writes(costs: argparse.ArgumentParser) -> None:
-    costs.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    costs.add_argument(
-        "--only",
-        action="append",
-        choices=writes.PARTS,
-        metavar="PART",
-        help=f"compare only this part; can be repeated: {', '.join(writes.PARTS)}",
-    )
-    costs.add_argument(
-        "--writes",
-        type=_count,
-        default=25,
-        metavar="N",
-        help="writes of a kind in a round of a variant (default 25)",
-    )
-    costs.add_argument(
-        "--rounds", type=_count, default=40, metavar="N", help="highest number of rounds (default 40)"
-    )
-    costs.add_argument(
-        "--seconds",
-        type=_positive,
-        default=120.0,
-        metavar="S",
-        help="start no round after this time (default 120)",
-    )
-    costs.add_argument(
-        "--profile",
-        type=Path,
-        metavar="FILE",
-        help="also write a CPU profile of the API server, during writes of today, to this file",
-    )
-
-
-def _add_throughput_options(shapes: argparse.ArgumentParser) -> None:
-    shapes.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    shapes.add_argument(
-        "--shape",
-        choices=sorted({*SHAPES, restart.SHAPE}),
-        default="baseline",
-        help="the load (default baseline); of the options, restart takes only --json and --scale",
-    )
-    shapes.add_argument(
-        "--scale",
-        type=_positive,
-        default=1.0,
-        metavar="X",
-        help="share of the workloads of each queue and class (default 1)",
-    )
-    shapes.add_argument(
-        "--timeout",
-        type=_positive,
-        default=1800.0,
-        metavar="S",
-        help="seconds after which the load stops (default 1800)",
-    )
-    shapes.add_argument(
-        "--manager-command",
-        metavar="CMD",
-        help="shell command of a queue manager to measure in place of admitq. The CRDs are installed, and "
-        "KUBECONFIG gives the command all permissions",
-    )
-    shapes.add_argument(
-        "--api-group",
-        choices=GROUPS,
-        default=DEFAULT_GROUP,
-        help=f"API group of the queues and workloads (default {DEFAULT_GROUP})",
-    )
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not number > 0:
-        raise argparse.ArgumentTypeError("must be greater than 0")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+    command.add_options(parser)
 
 
 if __name__ == "__main__":
