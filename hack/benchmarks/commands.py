@@ -12,7 +12,7 @@ from typing import Any, Final
 import uvloop
 
 from admitq_api.labels import DEFAULT_GROUP, GROUPS
-from benchmarks import core, restart, seed, start, throughput, webhook, writes
+from benchmarks import core, depth, restart, seed, start, throughput, webhook, writes
 from benchmarks.etcd_gateway import EtcdFailed
 from benchmarks.throughput_connection import ThroughputFailed
 from benchmarks.throughput_shapes import SHAPES as WORKLOAD_SHAPES
@@ -29,7 +29,6 @@ FAILURES: Final = (
     ThroughputFailed,
     seed.SettingError,
     EtcdFailed,
-    restart.RestartFailed,
     core.MeasurementFailed,
     start.NotInTime,
     WebhookFailed,
@@ -87,6 +86,16 @@ def _throughput(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
         command=options.manager_command,
     )
     return throughput.run(plan)
+
+
+def _depth(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    load = depth.DepthLoad(
+        depths=depth.scaled_depths(options.scale),
+        newcomers=options.newcomers,
+        api_group=options.api_group,
+        command=options.manager_command,
+    )
+    return depth.run(load)
 
 
 def _restart(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -283,6 +292,22 @@ def _add_throughput_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds after which the load stops (default 1800)",
     )
+    _add_manager_options(parser)
+
+
+def _add_depth_options(parser: argparse.ArgumentParser) -> None:
+    _add_scale(parser)
+    parser.add_argument(
+        "--newcomers",
+        type=_count,
+        default=300,
+        metavar="N",
+        help="Workloads that fit, beside each number of Workloads that wait (default 300)",
+    )
+    _add_manager_options(parser)
+
+
+def _add_manager_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--manager-command",
         metavar="CMD",
@@ -337,6 +362,9 @@ SHAPES: Final[Mapping[str, BenchmarkCommand]] = {
         )
         for name, shape in WORKLOAD_SHAPES.items()
     },
+    depth.SHAPE: BenchmarkCommand(
+        "admit Workloads that fit, beside few and very many that wait", _add_depth_options, _depth
+    ),
     restart.SHAPE: BenchmarkCommand(
         "start a manager beside very many Workloads at rest", _add_scale, _restart
     ),

@@ -73,6 +73,17 @@ class EtcdGateway:
             count += len(batch)
         return count
 
+    def delete_all(self, prefix: str) -> int:
+        """Delete all keys that begin with a prefix, and return how many there were.
+
+        Raises:
+            EtcdFailed: etcd refused the call.
+        """
+        first = prefix.encode()
+        end = first[:-1] + bytes([first[-1] + 1])
+        answer = self._call("/v3/kv/deleterange", {"key": _encode(first), "range_end": _encode(end)})
+        return int(answer.get("deleted", 0))
+
     def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         self._connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         response = self._connection.getresponse()

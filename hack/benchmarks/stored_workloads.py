@@ -7,7 +7,7 @@ write, and a restarted manager has nothing to add.
 import datetime as dt
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,8 +20,8 @@ COHORT: Final = "all"
 OWNER: Final = "pipeline"
 """The ConfigMap that owns the Workloads of a namespace. The garbage collector would delete Workloads without
 their owner."""
-PODS: Final = 8
-POD_CPU: Final = 2
+RUNNING: Final = "running"
+"""The name of the Workload of each queue that runs as long as the load."""
 _SAMPLE_NAME: Final = "@name@"
 _SAMPLE_UID: Final = "@uid@"
 _SAMPLE_TIME: Final = "@created@"
@@ -41,20 +41,52 @@ class Queue:
         return self.name
 
 
+@dataclass(frozen=True)
+class WorkloadSize:
+    """What a Workload requests.
+
+    Attributes:
+        pods: the number of its pods.
+        pod_cpu: the CPUs and the Gi of memory of each pod.
+        priority: its priority.
+    """
+
+    pods: int = 8
+    pod_cpu: int = 2
+    priority: int = 0
+
+    @property
+    def cpu(self) -> int:
+        """The CPUs, and the Gi of memory, of all pods."""
+        return self.pods * self.pod_cpu
+
+
+USUAL_SIZE: Final = WorkloadSize()
+
+
 def queues(count: int) -> list[Queue]:
     """Return the queues of a load."""
     return [Queue(f"team-{number}") for number in range(count)]
 
 
-def objects_of(queue: Queue, names: Names) -> Iterator[tuple[Resource, dict[str, Any]]]:
-    """Yield the namespace, the owner, and the queues. The quota is enough for one Workload."""
+def objects_of(
+    queue: Queue, names: Names, quota: int, preemption: Mapping[str, str] | None = None
+) -> Iterator[tuple[Resource, dict[str, Any]]]:
+    """Yield the namespace, the owner, and the queues.
+
+    Args:
+        queue: the queue.
+        names: the names of the API group.
+        quota: the nominal quota of CPU, and of memory in Gi.
+        preemption: the preemption policies; None: no preemption.
+    """
     kinds = kinds_of(names)
     yield NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": queue.namespace}}
     metadata = {"name": OWNER, "namespace": queue.namespace}
     yield CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     quotas = [
-        {"name": "cpu", "nominalQuota": str(PODS * POD_CPU)},
-        {"name": "memory", "nominalQuota": f"{PODS * POD_CPU}Gi"},
+        {"name": "cpu", "nominalQuota": str(quota)},
+        {"name": "memory", "nominalQuota": f"{quota}Gi"},
     ]
     group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": FLAVOR, "resources": quotas}]}
     yield (
@@ -63,7 +95,12 @@ def objects_of(queue: Queue, names: Names) -> Iterator[tuple[Resource, dict[str,
             "apiVersion": names.api_version,
             "kind": "ClusterQueue",
             "metadata": {"name": queue.name},
-            "spec": {"cohortName": COHORT, "namespaceSelector": {}, "resourceGroups": [group]},
+            "spec": {
+                "cohortName": COHORT,
+                "namespaceSelector": {},
+                "resourceGroups": [group],
+                **({} if preemption is None else {"preemption": dict(preemption)}),
+            },
         },
     )
     yield (
@@ -82,7 +119,9 @@ def flavor(names: Names) -> dict[str, Any]:
     return {"apiVersion": names.api_version, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}}
 
 
-def workload(queue: Queue, name: str, owner_uid: str, names: Names) -> dict[str, Any]:
+def workload(
+    queue: Queue, name: str, owner_uid: str, names: Names, size: WorkloadSize = USUAL_SIZE
+) -> dict[str, Any]:
     """Return a Workload as a job controller would create it."""
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner_uid, "controller": True}
     return {
@@ -97,15 +136,15 @@ def workload(queue: Queue, name: str, owner_uid: str, names: Names) -> dict[str,
         },
         "spec": {
             "queueName": queue.name,
-            "priority": 0,
-            "podSets": [{"name": "main", "count": PODS, "template": _template(name)}],
+            "priority": size.priority,
+            "podSets": [{"name": "main", "count": size.pods, "template": _template(name, size.pod_cpu)}],
         },
     }
 
 
-def _template(name: str) -> dict[str, Any]:
+def _template(name: str, cpu: int) -> dict[str, Any]:
     """Return a pod template like those of training jobs. Its name makes it differ from all others."""
-    amounts = {"cpu": str(POD_CPU), "memory": f"{POD_CPU}Gi"}
+    amounts = {"cpu": str(cpu), "memory": f"{cpu}Gi"}
     variables = {
         "RUN_ID": name,
         "LOG_LEVEL": "info",
@@ -176,12 +215,11 @@ class StoredSample:
 
 
 def copies(
-    samples: Mapping[Queue, StoredSample], kind: str, count: int
+    samples: Sequence[tuple[Queue, StoredSample]], kind: str, count: int
 ) -> Iterator[tuple[Queue, str, bytes]]:
     """Yield copies of the samples in turn: the queue, the name, and the value in etcd."""
-    of_queue = list(samples.items())
     for number in range(count):
-        queue, sample = of_queue[number % len(of_queue)]
+        queue, sample = samples[number % len(samples)]
         # Names of Workloads end in a hash, so their order is not that of their creation.
         name = f"{kind}-run-{number}-{uuid.uuid5(uuid.NAMESPACE_OID, f'{kind}{number}').hex[:5]}"
-        yield queue, name, sample.copy(name, number // len(of_queue))
+        yield queue, name, sample.copy(name, number // len(samples))

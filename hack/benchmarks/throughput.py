@@ -7,7 +7,7 @@ has only etcd and kube-apiserver, without nodes.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,26 +15,18 @@ import uvloop
 
 from admitq.runtime.kinds import kinds_of
 from admitq_api.labels import ApiGroup, Names, names_for
-from benchmarks import api_calls, throughput_objects
+from benchmarks import throughput_objects
 from benchmarks.api_calls import ApiCallKey, ApiServerCounts
 from benchmarks.clusters import HARNESS, fresh_cluster, is_active
-from benchmarks.measures import usage_by_process
 from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, list_all, until_answered
+from benchmarks.throughput_costs import API_SERVER, COMPONENTS, WITHOUT_AUDIT, CostsSince
 from benchmarks.throughput_harness import ThroughputHarness, creators_of
 from benchmarks.throughput_jobs import JOB_WRITES
-from benchmarks.throughput_managers import MANAGER, AdmitqManager, CommandManager, MeasuredManager
+from benchmarks.throughput_managers import MANAGER, MeasuredManager, manager_of
 from benchmarks.throughput_shapes import SHAPES, LoadShape
-from localcluster import processes
 from localcluster.cluster import LocalCluster, to_stderr
-from localcluster.processes import Usage
 
-_COMPONENTS: Final = ("etcd", "kube-apiserver")
-# Metrics count the calls. The audit log would cost the API server CPU time for each of them.
-_WITHOUT_AUDIT: Final = ("--audit-policy-file=", "--audit-log-path=")
 _USER_AGENT: Final = "admitq-bench"
-_OTHERS: Final = "others"
-_API_SERVER: Final = "api_server"
-_KEYS_OF_COMPONENTS: Final = {"etcd": "etcd", "kube-apiserver": _API_SERVER}
 # Other calls in progress while the queues are created.
 _SETUP_CALLS: Final = 16
 _ACTIVE_WITHIN_S: Final = 300.0
@@ -78,18 +70,15 @@ def run(plan: ThroughputPlan) -> tuple[dict[str, Any], bool]:
         ThroughputFailed: the API server refused a call, or the queue manager ended.
     """
     to_stderr("starting etcd and kube-apiserver")
-    with fresh_cluster(component_names=_COMPONENTS, api_server_arguments=_WITHOUT_AUDIT) as cluster:
+    with fresh_cluster(component_names=COMPONENTS, api_server_arguments=WITHOUT_AUDIT) as cluster:
         return measure(cluster, plan)
 
 
 def measure(cluster: LocalCluster, plan: ThroughputPlan) -> tuple[dict[str, Any], bool]:
     """Run the benchmark on a running cluster that nothing else uses; see `run`."""
-    manager: MeasuredManager = (
-        AdmitqManager(cluster, plan.api_group)
-        if plan.command is None
-        else CommandManager(cluster, plan.api_group, plan.command)
-    )
+    manager = manager_of(cluster, plan.api_group, plan.command)
     try:
+        manager.install()
         manager.start()
         return uvloop.run(_measure(cluster, plan, manager))
     finally:
@@ -110,13 +99,9 @@ async def _measure(
         LoadConnection(cluster, user_agent=_USER_AGENT, connections=JOB_WRITES + 1) as playing,
     ):
         harness = ThroughputHarness(shape, names, creating, playing, manager.failure)
-        counted_before, called_before = _read_api_server(cluster), manager.calls()
-        used_before = {name: usage for name, usage in _usages(cluster, manager) if usage is not None}
+        costs_since = CostsSince(cluster, manager)
         await harness.run(plan.timeout_s)
-        used = usage_by_process(used_before, _usages(cluster, manager))
-        counted = api_calls.since(counted_before, _read_api_server(cluster))
-        called = {name: counts - called_before[name] for name, counts in manager.calls().items()}
-        writers = _writers(counted, called, creating.calls + playing.calls)
+        costs = costs_since.until_now(creating.calls + playing.calls)
     result = {
         "benchmark": "throughput",
         "shape": plan.shape,
@@ -124,12 +109,12 @@ async def _measure(
         "api_group": plan.api_group,
         "manager": plan.command or "admitq",
         **harness.result(),
-        "cpu_s": {name: figures["cpu_s"] for name, figures in used.items()},
-        "rss_mb": {name: figures["rss_mb"] for name, figures in used.items()},
-        **api_figures(writers, counted, names, shape.workloads, used[_API_SERVER]["cpu_s"]),
+        "cpu_s": costs.figures("cpu_s"),
+        "rss_mb": costs.figures("rss_mb"),
+        **api_figures(costs.writers, costs.counted, names, shape.workloads, costs.used[API_SERVER]["cpu_s"]),
         "harness": {
             **harness.harness_result(),
-            "cpu_share": round((used[HARNESS]["cpu_s"] or 0.0) / harness.wall_s, 2),
+            "cpu_share": round((costs.used[HARNESS]["cpu_s"] or 0.0) / harness.wall_s, 2),
         },
     }
     return result, result["finished"] == shape.workloads
@@ -167,33 +152,6 @@ def api_figures(
         "api_cpu_ms_per_write": None if per_write is None else round(per_write, 2),
         "watch_bytes": int(counted.watch_bytes),
     }
-
-
-def _writers(
-    counted: ApiServerCounts, called: Mapping[str, Counter[ApiCallKey]], harness: Counter[ApiCallKey]
-) -> dict[str, Counter[ApiCallKey]]:
-    """Return the calls of each caller.
-
-    The calls of a command are those that neither the harness nor the API server itself has sent.
-    """
-    known = {**called, HARNESS: harness}
-    if called:
-        return api_calls.by_writer(counted.calls, known, _OTHERS)
-    by_clients = api_calls.without_own_calls(counted.calls, counted.own_calls)
-    return api_calls.by_writer(by_clients, known, MANAGER)
-
-
-def _read_api_server(cluster: LocalCluster) -> ApiServerCounts:
-    with cluster.api() as api:
-        return api_calls.read_api_server(api.text("/metrics"))
-
-
-def _usages(cluster: LocalCluster, manager: MeasuredManager) -> Iterable[tuple[str, Usage | None]]:
-    yield from manager.usages().items()
-    for status in cluster.status():
-        if status.name in _KEYS_OF_COMPONENTS:
-            yield _KEYS_OF_COMPONENTS[status.name], status.usage
-    yield HARNESS, processes.current().usage()
 
 
 async def _create_queues(connection: LoadConnection, shape: LoadShape, names: Names) -> None:

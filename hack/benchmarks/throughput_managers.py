@@ -18,17 +18,26 @@ MANAGER: Final = "manager"
 WEBHOOK: Final = "webhook"
 
 _ENDPOINT_PATIENCE_S: Final = 30.0
+_READY_PATIENCE_S: Final = 600.0
 
 
 class MeasuredManager(Protocol):
     """A queue manager beside a cluster."""
 
-    def start(self) -> None:
-        """Install the API and start the program.
+    def install(self) -> None:
+        """Install the API.
 
         Raises:
-            InstallationError: it cannot be installed or started.
+            InstallationError: it cannot be installed.
             DefinitionsError: the CRDs are not served.
+        """
+        ...
+
+    def start(self) -> None:
+        """Start the program. It can be started again after it was stopped.
+
+        Raises:
+            InstallationError: it cannot be started.
         """
         ...
 
@@ -59,11 +68,14 @@ class AdmitqManager:
         self._names: Names = names_for(group)
         self._installation = Installation(cluster)
 
-    def start(self) -> None:
-        """Install the chart and start both processes."""
+    def install(self) -> None:
+        """Install the chart."""
         to_stderr("installing admitq")
         self._installation.install(api_group=self._group)
-        self._installation.start(self._COMPONENTS)
+
+    def start(self) -> None:
+        """Start both processes."""
+        self._installation.start(self._COMPONENTS, patience_s=_READY_PATIENCE_S)
 
     def failure(self) -> str | None:
         """Return which process has ended, with the end of its log."""
@@ -104,10 +116,13 @@ class CommandManager:
         self._command = command
         self._process: Process | None = None
 
-    def start(self) -> None:
-        """Install the CRDs and start the command."""
+    def install(self) -> None:
+        """Install the CRDs."""
         to_stderr("installing CRDs")
         crds.apply(self._cluster, map(_without_conversion, create_crds(self._group)))
+
+    def start(self) -> None:
+        """Start the command."""
         self._process = self._cluster.spawn(
             MANAGER,
             ["/bin/sh", "-c", self._command],
@@ -132,6 +147,11 @@ class CommandManager:
         """Stop the command and its children."""
         if self._process is not None:
             sessions.stop(self._process)
+
+
+def manager_of(cluster: LocalCluster, group: ApiGroup, command: str | None) -> MeasuredManager:
+    """Return the queue manager that a shell command starts, or admitq if there is no command."""
+    return AdmitqManager(cluster, group) if command is None else CommandManager(cluster, group, command)
 
 
 def _without_conversion(definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,9 +24,8 @@ def stored(name: str) -> bytes:
 def test_copies_differ_from_their_sample_only_in_name_uid_and_creation() -> None:
     value = stored("sample")
     sample = json.loads(value)
-    copies = [
-        json.loads(copy) for _, _, copy in stored_workloads.copies({QUEUE: StoredSample(value)}, "waiting", 3)
-    ]
+    samples = [(QUEUE, StoredSample(value))]
+    copies = [json.loads(copy) for _, _, copy in stored_workloads.copies(samples, "waiting", 3)]
     names = [copy["metadata"]["name"] for copy in copies]
     assert len({*names, "sample"}) == len({copy["metadata"]["uid"] for copy in copies} | {"x"}) == 4
     created = [copy["metadata"]["creationTimestamp"] for copy in copies]
@@ -41,9 +40,9 @@ def test_copies_differ_from_their_sample_only_in_name_uid_and_creation() -> None
 
 
 def test_copies_are_spread_over_the_queues() -> None:
-    samples = {queue: StoredSample(stored("sample")) for queue in stored_workloads.queues(3)}
+    samples = [(queue, StoredSample(stored("sample"))) for queue in stored_workloads.queues(3)]
     queues = [queue for queue, _, _ in stored_workloads.copies(samples, "finished", 7)]
-    assert [queues.count(queue) for queue in samples] == [3, 2, 2]
+    assert [queues.count(queue) for queue, _ in samples] == [3, 2, 2]
 
 
 def test_storage_key_is_that_of_custom_resources() -> None:
