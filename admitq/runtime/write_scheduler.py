@@ -27,7 +27,7 @@ BOUNDS: Final[Mapping[CallPriority, LimitBounds]] = {
     CallPriority.RESERVATION: LimitBounds(least=16, most=64, tolerance=20),
     CallPriority.EVICTION: LimitBounds(least=8, most=32, tolerance=20),
     CallPriority.LIFECYCLE: LimitBounds(least=4, most=16, tolerance=10),
-    CallPriority.STATUS: LimitBounds(least=0.25, most=8, tolerance=8),
+    CallPriority.STATUS: LimitBounds(least=0.25, most=8, tolerance=4),
     CallPriority.QUEUE_STATUS: LimitBounds(least=0.1, most=4, tolerance=6),
     CallPriority.EVENT: LimitBounds(least=0.1, most=4, tolerance=6),
 }

@@ -66,7 +66,7 @@ class LoadConnection:
         self.watch_bytes = 0
         self._server = cluster.server
         self._tls = ssl.create_default_context(cafile=str(cluster.authority))
-        self._tls.load_cert_chain(cluster.admin.certificate, cluster.admin.key)
+        self._token = cluster.admin_token
         self._user_agent = user_agent
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
@@ -74,7 +74,11 @@ class LoadConnection:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections, ssl=self._tls),
-            headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
+            headers={
+                "Authorization": f"Bearer {self._token}",
+                "User-Agent": self._user_agent,
+                "Accept-Encoding": "identity",
+            },
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=256 * 1024,
         )

@@ -91,6 +91,12 @@ class LocalCluster:
         return Pair(self.folder / "pki" / "admin.crt", self.folder / "pki" / "admin.key")
 
     @property
+    def admin_token(self) -> str:
+        """The administrator's bearer token. The API server verifies it faster than a client certificate."""
+        kubeconfig = json.loads(self.kubeconfig.read_bytes())
+        return kubeconfig["users"][0]["user"]["token"]
+
+    @property
     def audit_log(self) -> Path:
         """The audit log: one JSON event a line, for each call by a ServiceAccount outside kube-system."""
         return components.audit_log(self.folder)
