@@ -278,10 +278,10 @@ class ManagerPart:
         enabled = self._settings.has_local_queue_metrics
 
         def of_local_queues(key: ObjectKey) -> bool:
-            queue = (
-                self._stores.of(self._kinds.local_queues).get(key.namespace, key.name) if enabled else None
-            )
-            return queue is not None and (selector is None or _selects(selector, queue))
+            store = self._stores.of(self._kinds.local_queues)
+            if not enabled or key not in store:
+                return False
+            return selector is None or _selects(selector, store.get(*key) or {})
 
         def cluster_queue_of(key: ObjectKey) -> str | None:
             queue = self._stores.of(self._kinds.local_queues).get(key.namespace, key.name)

@@ -4,6 +4,7 @@ Every series has the label ``replica_role``: leader, follower or standalone. Dur
 """
 
 import platform
+import threading
 from collections import Counter as Count
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -27,6 +28,9 @@ from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.version import VERSION
 
 ReplicaRole = str
+AnySeries = Counter | Gauge | Histogram
+SeriesKey = tuple[str | tuple[str, str], ...]
+"""The role of the replica, then the other labels with their values."""
 
 # No series for the creation times of counters: they would double the number of series.
 disable_created_metrics()
@@ -80,6 +84,10 @@ class Metrics:
         self._at_reading: list[Callable[[], None]] = []
         self.wait_for_cycle_end: Callable[[], Awaitable[None]] = _do_not_wait
         self._series = {series.name: self._build(prefix, series) for series in TABLE}
+        self._by_labels: dict[str, dict[SeriesKey, AnySeries]] = {name: {} for name in self._series}
+        """Series by metric and labels. The search of the library takes several microseconds."""
+        self._lock = threading.Lock()
+        """Held while ``_by_labels`` gets a series, or series are dropped: a dropped one must not be found."""
         self.errors = UnexpectedErrors(
             lambda part, route: self.increment(UNEXPECTED_ERRORS, part=part, route=route)
         )
@@ -96,7 +104,7 @@ class Metrics:
             platform=f"{platform.system().lower()}/{platform.machine()}",
         )
 
-    def _build(self, prefix: str, series: Series) -> Counter | Gauge | Histogram:
+    def _build(self, prefix: str, series: Series) -> AnySeries:
         labels = (*series.labels, *self._custom.names(series.label_sources), ROLE)
         name = f"{prefix}_{series.name}"
         if series.type is SeriesType.COUNTER:
@@ -107,36 +115,45 @@ class Metrics:
 
     def increment(self, name: str, by: float = 1, /, **labels: str) -> None:
         """Increment a counter."""
-        series = self._series[name].labels(
-            **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
-        )
+        series = self._find_series(name, labels)
         assert isinstance(series, Counter), name  # noqa: S101
         series.inc(by)
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         """Record a duration in a histogram; a negative duration counts as 0."""
-        series = self._series[name].labels(
-            **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
-        )
+        series = self._find_series(name, labels)
         assert isinstance(series, Histogram), name  # noqa: S101
         series.observe(max(0.0, seconds))
 
     def set(self, name: str, value: float, /, **labels: str) -> None:
         """Set a gauge."""
-        series = self._series[name].labels(
-            **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
-        )
+        series = self._find_series(name, labels)
         assert isinstance(series, Gauge), name  # noqa: S101
         series.set(value)
+
+    def _find_series(self, name: str, labels: Mapping[str, str]) -> AnySeries:
+        """Return the series of a metric with these labels and the custom labels that are not among them."""
+        if self._carries[name]:
+            labels = {**labels, **self._missing_custom_labels(name, labels)}
+        by_labels, key = self._by_labels[name], (self.role, *labels.items())
+        series = by_labels.get(key)
+        if series is None:
+            with self._lock:
+                series = by_labels[key] = self._series[name].labels(**labels, replica_role=self.role)
+        return series
 
     def forget(self, names: Iterable[str], /, **labels: str) -> None:
         """Drop the series with these labels, whatever their other labels are."""
         for name in names:
-            self._series[name].remove_by_labels(labels)
+            with self._lock:
+                self._series[name].remove_by_labels(labels)
+                self._by_labels[name].clear()
 
     def clear(self, name: str) -> None:
         """Drop all series of a metric."""
-        self._series[name].clear()
+        with self._lock:
+            self._series[name].clear()
+            self._by_labels[name].clear()
 
     def change_role(self, role: ReplicaRole) -> None:
         """Change the role: gauges move to the new role, all other series stay with the former role."""
@@ -149,7 +166,7 @@ class Metrics:
         for sample in [
             sample for family in errors.collect() for sample in family.samples if not sample.value
         ]:
-            errors.remove_by_labels(sample.labels)
+            self.forget((UNEXPECTED_ERRORS,), **sample.labels)
         self._initialise_error_counters()
 
     def _initialise_error_counters(self) -> None:
@@ -237,7 +254,7 @@ class Metrics:
                 for sample in family.samples
                 if labels.items() <= sample.labels.items()
             ]
-            gauge.remove_by_labels(dict(labels))
+            self.forget((name,), **labels)
             for former, value in moved:
                 gauge.labels(**{**former, **values}).set(value)
 

@@ -31,14 +31,26 @@ class WorkloadMeasures:
 
     def quota_reserved(self, workload: JsonObject, cluster_queue: str, since_queued: float) -> None:
         """Count a reservation of quota, and the time since the workload was queued."""
-        self._increment("quota_reserved_workloads_total", workload, cluster_queue)
-        self._observe("quota_reserved_wait_time_seconds", since_queued, workload, cluster_queue)
+        self._record(
+            workload,
+            cluster_queue,
+            counter="quota_reserved_workloads_total",
+            durations={"quota_reserved_wait_time_seconds": since_queued},
+        )
 
     def admitted(
         self, workload: JsonObject, cluster_queue: str, since_queued: float, since_reserved: float
     ) -> None:
         """Count an admission, and the times since the workload was queued and since it reserved quota."""
-        self._increment("admitted_workloads_total", workload, cluster_queue)
+        self._record(
+            workload,
+            cluster_queue,
+            counter="admitted_workloads_total",
+            durations={
+                "admission_wait_time_seconds": since_queued,
+                "admission_checks_wait_time_seconds": since_reserved,
+            },
+        )
         if self._scope.has_cohort_series:
             for cohort in self._scope.cohorts_of(cluster_queue):
                 self._metrics.increment(
@@ -46,14 +58,17 @@ class WorkloadMeasures:
                     cohort=cohort,
                     priority_class=_priority_class(workload),
                 )
-        self._observe("admission_wait_time_seconds", since_queued, workload, cluster_queue)
-        self._observe("admission_checks_wait_time_seconds", since_reserved, workload, cluster_queue)
 
     def pods_became_ready(self, workload: JsonObject, since_queued: float, since_admitted: float) -> None:
         """Record when all pods of a workload were ready for the first time since its admission."""
-        queue = self._cluster_queue(workload)
-        self._observe("ready_wait_time_seconds", since_queued, workload, queue)
-        self._observe("admitted_until_ready_wait_time_seconds", since_admitted, workload, queue)
+        self._record(
+            workload,
+            self._cluster_queue(workload),
+            durations={
+                "ready_wait_time_seconds": since_queued,
+                "admitted_until_ready_wait_time_seconds": since_admitted,
+            },
+        )
 
     def evicted(self, workload: JsonObject, reason: str, cause: str, *, first: bool) -> None:
         """Count an eviction; ``first`` if it is the workload's first for this reason and cause."""
@@ -115,10 +130,12 @@ class WorkloadMeasures:
 
     def finished(self, workload: JsonObject, ran: float | None) -> None:
         """Count a finished workload; ``ran`` since its admission, None if it was not admitted."""
-        queue = self._cluster_queue(workload)
-        self._increment("finished_workloads_total", workload, queue)
-        if ran is not None:
-            self._observe("execution_time_seconds", ran, workload, queue)
+        self._record(
+            workload,
+            self._cluster_queue(workload),
+            counter="finished_workloads_total",
+            durations={} if ran is None else {"execution_time_seconds": ran},
+        )
 
     def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
         """Record how long a scheduling gate held a pod after the gate could be removed."""
@@ -149,23 +166,35 @@ class WorkloadMeasures:
         admission: JsonObject = (status.get("admission") or {}) if is_reserved else {}
         return admission.get("clusterQueue") or self._scope.cluster_queue_of(local_queue_of(workload)) or ""
 
-    def _increment(self, series: str, workload: JsonObject, cluster_queue: str) -> None:
-        labels = {"priority_class": _priority_class(workload)}
-        self._metrics.increment(series, cluster_queue=cluster_queue, **labels)
-        key = local_queue_of(workload)
-        if self._scope.has_local_queue_series(key):
-            series = f"local_queue_{series}"
-            custom = self._metrics.labels_from_object(series, LabelSource.WORKLOAD, workload)
-            self._metrics.increment(series, name=key.name, namespace=key.namespace, **labels, **custom)
+    def _record(
+        self, workload: JsonObject, cluster_queue: str, *, durations: Mapping[str, float], counter: str = ""
+    ) -> None:
+        """Increment a counter and record durations of a workload, for its ClusterQueue and its LocalQueue.
 
-    def _observe(self, series: str, seconds: float, workload: JsonObject, cluster_queue: str) -> None:
-        labels = {"priority_class": _priority_class(workload)}
-        self._metrics.observe(series, seconds, cluster_queue=cluster_queue, **labels)
+        Args:
+            workload: the workload.
+            cluster_queue: its ClusterQueue.
+            durations: the seconds by metric.
+            counter: the counter; empty for none.
+        """
+        metrics, priority_class = self._metrics, _priority_class(workload)
+        labels = {"cluster_queue": cluster_queue, "priority_class": priority_class}
+        if counter:
+            metrics.increment(counter, **labels)
+        for series, seconds in durations.items():
+            metrics.observe(series, seconds, **labels)
         key = local_queue_of(workload)
-        if self._scope.has_local_queue_series(key):
-            series = f"local_queue_{series}"
-            custom = self._metrics.labels_from_object(series, LabelSource.WORKLOAD, workload)
-            self._metrics.observe(series, seconds, name=key.name, namespace=key.namespace, **labels, **custom)
+        if not self._scope.has_local_queue_series(key):
+            return
+        labels = {"name": key.name, "namespace": key.namespace, "priority_class": priority_class}
+        if counter:
+            series = f"local_queue_{counter}"
+            custom = metrics.labels_from_object(series, LabelSource.WORKLOAD, workload)
+            metrics.increment(series, **labels, **custom)
+        for name, seconds in durations.items():
+            series = f"local_queue_{name}"
+            custom = metrics.labels_from_object(series, LabelSource.WORKLOAD, workload)
+            metrics.observe(series, seconds, **labels, **custom)
 
     def forget_cluster_queue(self, name: str) -> None:
         """Forget what the last cycle skipped in a ClusterQueue that was deleted."""
