@@ -100,6 +100,14 @@ class CoreView(Protocol):
         """Return the status of a LocalQueue; None if the core does not know the LocalQueue."""
         ...
 
+    def is_cluster_queue_active(self, name: str) -> bool | None:
+        """Whether the ClusterQueue is active; None if the core does not know it."""
+        ...
+
+    def has_local_queue(self, key: ObjectKey) -> bool:
+        """Whether the core knows the LocalQueue."""
+        ...
+
     def cluster_queue_has_reservations(self, name: str) -> bool:
         """Whether any workload holds quota of the ClusterQueue."""
         ...

@@ -35,6 +35,17 @@ class StateQueries:
     def __init__(self, world: World) -> None:
         self.world = world
 
+    # --- queues -----------------------------------------------------------------------------------
+
+    def is_cluster_queue_active(self, name: str) -> bool | None:
+        """Whether a ClusterQueue is active; None if it does not exist."""
+        entry = self.world.cluster_queues.get(name)
+        return None if entry is None else entry.is_active
+
+    def has_local_queue(self, key: ObjectKey) -> bool:
+        """Whether a LocalQueue exists."""
+        return key in self.world.local_queues
+
     # --- statuses ---------------------------------------------------------------------------------
 
     def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:

@@ -29,9 +29,9 @@ Its kind may become unserved meanwhile, which no watch of Workloads shows.
 """
 
 
-def _is_quarantined(queue: JsonObject | None, status: object | None) -> bool:
+def _is_quarantined(queue: JsonObject | None, *, is_known: bool) -> bool:
     """Whether a queue is quarantined: the core does not know it, and its condition Active is False."""
-    return status is None and is_false(value_at(queue, ("status", "conditions")), ConditionType.ACTIVE)
+    return not is_known and is_false(value_at(queue, ("status", "conditions")), ConditionType.ACTIVE)
 
 
 def _is_held_for_owner(workload: JsonObject, names: Names) -> bool:
@@ -85,9 +85,8 @@ class WorkloadController:
         local_queue = ctx.stores.of(kinds.local_queues).get(key.namespace, queue_name)
         name = reserved_cluster_queue(workload) or value_at(local_queue, ("spec", "clusterQueue"), "")
         cluster_queue = ctx.stores.of(kinds.cluster_queues).get("", name)
-        status = self._core.cluster_queue_status(name)
-        is_active = None if status is None else status.active
-        local_status = self._core.local_queue_status(ObjectKey(key.namespace, queue_name))
+        is_active = self._core.is_cluster_queue_active(name)
+        is_local_known = self._core.has_local_queue(ObjectKey(key.namespace, queue_name))
         object_key = ObjectKey(key.namespace, key.name)
         parked = self._core.last_refusal(object_key) if self._core.is_bypassed(object_key) else None
         inadmissible = self._core.find_inadmissibility(object_key)
@@ -96,10 +95,12 @@ class WorkloadController:
             kinds=kinds,
             settings=ctx.settings,
             local_queue=local_queue,
-            is_local_queue_readable=not _is_quarantined(local_queue, local_status),
+            is_local_queue_readable=not _is_quarantined(local_queue, is_known=is_local_known),
             cluster_queue=cluster_queue,
             cluster_queue_name=name,
-            cluster_queue_active=False if _is_quarantined(cluster_queue, status) else is_active,
+            cluster_queue_active=False
+            if _is_quarantined(cluster_queue, is_known=is_active is not None)
+            else is_active,
             inadmissible=inadmissible and pending_condition(inadmissible),
             original=self._original(workload) if ctx.settings.elastic_jobs else None,
             bypassed=parked and bypassed_condition(parked),

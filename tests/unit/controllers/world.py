@@ -250,6 +250,13 @@ class StubCore:
     def cohort_status(self, name: str) -> CohortStatus | None:
         return self.cohorts.get(name)
 
+    def is_cluster_queue_active(self, name: str) -> bool | None:
+        status = self.cluster_queues.get(name)
+        return None if status is None else status.active
+
+    def has_local_queue(self, key: ObjectKey) -> bool:
+        return key in self.local_queues
+
     def cluster_queue_has_reservations(self, name: str) -> bool:
         return name in self.reserving
 

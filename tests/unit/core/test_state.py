@@ -162,7 +162,9 @@ def test_cycles_stop_at_requested_limit() -> None:
 def test_queries_of_unknown_objects_return_none(state: AdmissionState) -> None:
     unknown = ObjectKey("n", "unknown")
     assert state.queries.cluster_queue_status("unknown") is None
+    assert state.queries.is_cluster_queue_active("unknown") is None
     assert state.queries.local_queue_status(unknown) is None
+    assert not state.queries.has_local_queue(unknown)
     assert state.queries.cohort_status("unknown") is None
     assert state.queries.workload_phase(unknown) is None
     assert state.queries.last_refusal(unknown) is None
