@@ -80,11 +80,11 @@ class ChangeObserver:
     def _report_transitions(self, change: ObjectChange) -> None:
         if change.old is None:
             return
-        versions = WorkloadVersions(change.old, change.new, self._clock())
         with self._errors.contain(ErrorPart.METRICS, change.key), self._log_malformed(change):
+            versions = WorkloadVersions(change.old, change.new, self._clock())
             count_transitions(versions, self._measures.workloads)
         with self._errors.contain(ErrorPart.REPORT, change.key), self._log_malformed(change):
-            record_changed_reason(versions, self._recorder)
+            record_changed_reason(change.old, change.new, self._recorder)
 
     @contextmanager
     def _log_malformed(self, change: ObjectChange) -> Generator[None]:

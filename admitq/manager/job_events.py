@@ -8,7 +8,6 @@ observes records nothing, so a restart does not repeat the events.
 from typing import Any, Final
 
 from admitq.integrations.ownership import get_controller
-from admitq.manager.transition_metrics import WorkloadVersions
 from admitq.runtime.events import EventRecorder
 from admitq.workloads.transitions import find_condition, is_condition_true
 from admitq_api.conditions import ConditionType
@@ -18,27 +17,33 @@ REASON_INTERVAL_SECONDS: Final = 300.0
 """The shortest time between two events with one reason on one job."""
 
 
-def record_changed_reason(versions: WorkloadVersions, recorder: EventRecorder) -> None:
-    """Record an event on the job of a Workload if the reason why the Workload waits has changed."""
-    new = _find_waiting(versions.new)
-    if versions.new is None or new is None:
+def record_changed_reason(old: JsonObject, new: JsonObject | None, recorder: EventRecorder) -> None:
+    """Record an event on the job of a Workload if the reason why the Workload waits has changed.
+
+    Args:
+        old: the former version of the Workload.
+        new: the current version; None if the Workload was deleted.
+        recorder: records the event.
+    """
+    waiting = None if new is None else _find_waiting(new)
+    if new is None or waiting is None:
         return
-    former = _find_waiting(versions.old)
-    job = _job_reference(versions.new)
-    if job is None or (former is not None and former.get("reason") == new.get("reason")):
+    former = _find_waiting(old)
+    job = _job_reference(new)
+    if job is None or (former is not None and former.get("reason") == waiting.get("reason")):
         return
     recorder.event(
         job,
         "Warning",
-        str(new.get("reason")),
-        str(new.get("message")),
+        str(waiting.get("reason")),
+        str(waiting.get("message")),
         at_most_every=REASON_INTERVAL_SECONDS,
     )
 
 
-def _find_waiting(workload: JsonObject | None) -> JsonObject | None:
+def _find_waiting(workload: JsonObject) -> JsonObject | None:
     """Return the condition QuotaReserved=False of an unfinished Workload; None if it has none."""
-    if workload is None or is_condition_true(workload, ConditionType.FINISHED):
+    if is_condition_true(workload, ConditionType.FINISHED):
         return None
     condition = find_condition(workload, ConditionType.QUOTA_RESERVED)
     return condition if condition is not None and condition.get("status") == "False" else None

@@ -6,19 +6,12 @@ counted once. The first version of a Workload that a process observes counts not
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from admitq.core.model import Instant
 from admitq.workloads.admission_patches import queued_since
-from admitq.workloads.transitions import (
-    condition_since,
-    count_evictions,
-    find_condition,
-    is_condition_true,
-    is_reserved,
-)
-from admitq_api.conditions import SECOND, ConditionType, Reason, get_metric_reason
+from admitq.workloads.transitions import count_evictions
+from admitq_api.conditions import SECOND, ConditionsByType, ConditionType, Reason, get_metric_reason
 from admitq_api.json_objects import JsonObject, value_at
 
 
@@ -56,30 +49,38 @@ class TransitionMetrics(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+_CONDITIONS: Final = ("status", "conditions")
+
+
 class WorkloadVersions:
-    """Two consecutive versions of one Workload; ``new`` is None if the Workload was deleted."""
+    """Two consecutive versions of one Workload.
 
-    old: JsonObject
-    new: JsonObject | None
-    now: Instant
+    Args:
+        old: the former version.
+        new: the current version; None if the Workload was deleted.
+        now: the time, in nanoseconds.
 
-    @property
-    def last_seen(self) -> JsonObject:
-        """The current Workload, or its last version before the deletion."""
-        return self.old if self.new is None else self.new
+    Attributes:
+        last_seen: the current Workload, or its last version before the deletion.
+        former: the conditions of the former version.
+        latest: the conditions of the last version.
+    """
+
+    def __init__(self, old: JsonObject, new: JsonObject | None, now: Instant) -> None:
+        self.old = old
+        self.new = new
+        self.last_seen = old if new is None else new
+        self.former = ConditionsByType(value_at(old, _CONDITIONS))
+        self.latest = self.former if new is None else ConditionsByType(value_at(new, _CONDITIONS))
+        self._now = now
 
     def has_become_true(self, type: ConditionType) -> bool:  # noqa: A002 the name in the API
         """Whether a condition became True."""
-        return (
-            self.new is not None
-            and not is_condition_true(self.old, type)
-            and is_condition_true(self.new, type)
-        )
+        return not self.former.is_true(type) and self.latest.is_true(type)
 
     def seconds_since(self, type: ConditionType) -> float:  # noqa: A002 the name in the API
         """Return the seconds since the last transition of a condition."""
-        return self._seconds(condition_since(self.last_seen, type))
+        return self._seconds(self.latest.since(type))
 
     @property
     def seconds_queued(self) -> float:
@@ -87,7 +88,7 @@ class WorkloadVersions:
         return self._seconds(queued_since(self.last_seen))
 
     def _seconds(self, start: Instant | None) -> float:
-        return 0.0 if start is None else max(0, self.now - start) / SECOND
+        return 0.0 if start is None else max(0, self._now - start) / SECOND
 
 
 def _cluster_queue(workload: JsonObject) -> str:
@@ -110,12 +111,12 @@ def _count_admission(versions: WorkloadVersions, metrics: TransitionMetrics) -> 
 
 
 def _count_readiness(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
-    workload = versions.last_seen
-    ready = find_condition(workload, ConditionType.PODS_READY) or {}
-    is_first = ready.get("reason") == Reason.STARTED and is_condition_true(workload, ConditionType.ADMITTED)
-    if is_first and versions.has_become_true(ConditionType.PODS_READY):
+    if not versions.has_become_true(ConditionType.PODS_READY):
+        return
+    ready = versions.latest.find(ConditionType.PODS_READY) or {}
+    if ready.get("reason") == Reason.STARTED and versions.latest.is_true(ConditionType.ADMITTED):
         since_admitted = versions.seconds_since(ConditionType.ADMITTED)
-        metrics.pods_became_ready(workload, versions.seconds_queued, since_admitted)
+        metrics.pods_became_ready(versions.last_seen, versions.seconds_queued, since_admitted)
 
 
 class _Eviction(NamedTuple):
@@ -125,16 +126,15 @@ class _Eviction(NamedTuple):
 
 def _find_eviction(versions: WorkloadVersions) -> _Eviction:
     """Return what the eviction counts as: the statistics of the Workload decide, else its conditions."""
-    workload = versions.last_seen
-    for counted in value_at(workload, ("status", "schedulingStats", "evictions"), []):
+    for counted in value_at(versions.last_seen, ("status", "schedulingStats", "evictions"), []):
         eviction = _Eviction(counted.get("reason", ""), counted.get("underlyingCause") or "")
         if (counted.get("count") or 0) > count_evictions(versions.old, *eviction):
             return eviction
-    stated: str = (find_condition(workload, ConditionType.EVICTED) or {}).get("reason", "")
+    stated: str = (versions.latest.find(ConditionType.EVICTED) or {}).get("reason", "")
     reason = get_metric_reason(stated)
     cause = stated.removeprefix(reason).removeprefix("DueTo")
     if stated == Reason.PODS_READY_TIMEOUT:
-        ready = find_condition(versions.old, ConditionType.PODS_READY) or {}
+        ready = versions.former.find(ConditionType.PODS_READY) or {}
         recovers = ready.get("reason") == Reason.WAIT_FOR_RECOVERY
         cause = Reason.WAIT_FOR_RECOVERY if recovers else Reason.WAIT_FOR_START
     return _Eviction(reason, str(cause))
@@ -147,28 +147,29 @@ def _count_eviction(versions: WorkloadVersions, metrics: TransitionMetrics) -> N
         metrics.evicted(versions.last_seen, eviction.reason, eviction.cause, first=first)
 
 
+def _holds_quota(state: ConditionsByType) -> bool:
+    return state.is_true(ConditionType.QUOTA_RESERVED) and not state.is_true(ConditionType.FINISHED)
+
+
 def _count_release(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     """Record the end of an eviction: the Workload waits again, has finished, or was deleted."""
-    former, last = versions.old, versions.last_seen
-    held_quota = is_reserved(former) and not is_condition_true(former, ConditionType.FINISHED)
-    holds_on = (
-        versions.new is not None and is_reserved(last) and not is_condition_true(last, ConditionType.FINISHED)
-    )
-    if held_quota and not holds_on and is_condition_true(last, ConditionType.EVICTED):
-        reason = (find_condition(last, ConditionType.EVICTED) or {}).get("reason", "")
-        metrics.quota_released(
-            former, get_metric_reason(reason), versions.seconds_since(ConditionType.EVICTED)
-        )
+    evicted = versions.latest.find(ConditionType.EVICTED)
+    if evicted is None or evicted.get("status") != "True":
+        return
+    holds_on = versions.new is not None and _holds_quota(versions.latest)
+    if _holds_quota(versions.former) and not holds_on:
+        reason = get_metric_reason(evicted.get("reason", ""))
+        metrics.quota_released(versions.old, reason, versions.seconds_since(ConditionType.EVICTED))
 
 
 def _count_end(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     if not versions.has_become_true(ConditionType.FINISHED):
         return
     workload = versions.last_seen
-    is_admitted = is_condition_true(workload, ConditionType.ADMITTED)
+    is_admitted = versions.latest.is_true(ConditionType.ADMITTED)
     metrics.finished(workload, versions.seconds_since(ConditionType.ADMITTED) if is_admitted else None)
-    reason = (find_condition(workload, ConditionType.FINISHED) or {}).get("reason")
-    if reason == Reason.WORKLOAD_SLICE_REPLACED and is_reserved(versions.old):
+    reason = (versions.latest.find(ConditionType.FINISHED) or {}).get("reason")
+    if reason == Reason.WORKLOAD_SLICE_REPLACED and versions.former.is_true(ConditionType.QUOTA_RESERVED):
         metrics.slice_replaced(workload)
 
 

@@ -2,7 +2,6 @@
 
 import sys
 from functools import lru_cache
-from typing import Any
 
 from admitq.core.model import Admission, CheckState, Instant, ObjectKey, PodSet, ResourceProblem, Workload
 from admitq.integrations.admission_gates import list_holding_gates
@@ -14,8 +13,8 @@ from admitq.translate.priorities import read_base_priority_leniently, read_prior
 from admitq.translate.queue_order import read_queue_order_timestamp
 from admitq.translate.read_options import ReadOptions
 from admitq_api import conditions
-from admitq_api.conditions import ConditionType, Reason
-from admitq_api.json_objects import JsonObject
+from admitq_api.conditions import ConditionsByType, ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.stored_fields import MalformedField, require_int, require_list, require_object, require_text
 
@@ -39,14 +38,12 @@ def _read_queue_name(spec: JsonObject) -> str:
     return sys.intern(require_text(spec.get("queueName"), "spec.queueName"))
 
 
-def _read_reserved_at(state: list[Any]) -> Instant:
-    return read_time(
-        (conditions.find_condition(state, ConditionType.QUOTA_RESERVED) or {}).get("lastTransitionTime")
-    )
+def _read_reserved_at(state: ConditionsByType) -> Instant:
+    return read_time((state.find(ConditionType.QUOTA_RESERVED) or {}).get("lastTransitionTime"))
 
 
-def _read_evicted_at(state: list[Any]) -> Instant:
-    evicted = conditions.find_condition(state, ConditionType.EVICTED) or {}
+def _read_evicted_at(state: ConditionsByType) -> Instant:
+    evicted = state.find(ConditionType.EVICTED) or {}
     return read_time(evicted.get("lastTransitionTime")) if evicted.get("status") == "True" else 0
 
 
@@ -59,8 +56,8 @@ def read_quota_holder(obj: JsonObject) -> Workload:
         MalformedField: the Workload holds no quota, or its admission is not readable either.
     """
     status = require_object(obj.get("status"), "status")
-    state = require_list(status.get("conditions"), "status.conditions")
-    if not conditions.is_true(state, ConditionType.QUOTA_RESERVED):
+    state = ConditionsByType(require_list(status.get("conditions"), "status.conditions"))
+    if not state.is_true(ConditionType.QUOTA_RESERVED):
         raise MalformedField("status.conditions", "QuotaReserved must be True for the Workload to hold quota")
     if not status.get("admission"):
         raise MalformedField("status.admission", "must be set for the Workload to hold quota")
@@ -73,24 +70,22 @@ def read_quota_holder(obj: JsonObject) -> Workload:
         pod_sets=(),
         priority=read_base_priority_leniently(obj),
         active=spec.get("active") is not False,
-        finished=conditions.is_true(state, ConditionType.FINISHED),
+        finished=state.is_true(ConditionType.FINISHED),
         admission=read_admission_leniently(status["admission"]),
         reserved_at=_read_reserved_at(state),
-        admitted=conditions.is_true(state, ConditionType.ADMITTED),
-        pods_ready=conditions.is_true(state, ConditionType.PODS_READY),
-        evicted=conditions.is_true(state, ConditionType.EVICTED),
+        admitted=state.is_true(ConditionType.ADMITTED),
+        pods_ready=state.is_true(ConditionType.PODS_READY),
+        evicted=state.is_true(ConditionType.EVICTED),
     )
 
 
-def _read_admission_gates(
-    obj: JsonObject, state: list[Any], names: Names, how: ReadOptions
-) -> tuple[str, ...]:
+def _read_admission_gates(obj: JsonObject, names: Names, how: ReadOptions) -> tuple[str, ...]:
     """Read the admission gates of a Workload: those of its annotation, or else those that its status reports.
 
     A reported gate applies until the status reports its removal.
     """
     gates = list_holding_gates(obj, names) if how.allows_admission_gates else ()
-    return tuple(gates) or conditions.list_reported_gates(state)
+    return tuple(gates) or conditions.list_reported_gates(value_at(obj, ("status", "conditions")))
 
 
 _DEFAULT_READING = ReadOptions()
@@ -100,14 +95,14 @@ def _count_pods(pod_sets: tuple[PodSet, ...]) -> dict[str, int]:
     return {pod_set.name: pod_set.count for pod_set in pod_sets}
 
 
-def _read_finished(obj: JsonObject, state: list[Any]) -> Workload:
+def _read_finished(obj: JsonObject, state: ConditionsByType) -> Workload:
     """Read what identifies a finished Workload, and the ClusterQueue of the quota that it held.
 
     It holds no quota and is never evaluated, so its requests do not matter.
     """
     metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
     admission = require_object(obj["status"].get("admission"), "status.admission")
-    held = conditions.is_true(state, ConditionType.QUOTA_RESERVED) and admission
+    held = state.is_true(ConditionType.QUOTA_RESERVED) and admission
     return Workload(
         key=key_of(obj),
         uid=metadata["uid"],
@@ -120,7 +115,7 @@ def _read_finished(obj: JsonObject, state: list[Any]) -> Workload:
         admission=_admission_in(require_text(admission.get("clusterQueue"), "status.admission.clusterQueue"))
         if held
         else None,
-        admitted=bool(held) and conditions.is_true(state, ConditionType.ADMITTED),
+        admitted=bool(held) and state.is_true(ConditionType.ADMITTED),
     )
 
 
@@ -137,8 +132,8 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
     """
     metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
     status = require_object(obj.get("status"), "status")
-    state = require_list(status.get("conditions"), "status.conditions")
-    if conditions.is_true(state, ConditionType.FINISHED):
+    state = ConditionsByType(require_list(status.get("conditions"), "status.conditions"))
+    if state.is_true(ConditionType.FINISHED):
         return _read_finished(obj, state)
     problems: list[ResourceProblem] = []
     pod_sets = tuple(
@@ -147,11 +142,11 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
     )
     # Only the condition counts. An admission without the condition is from an earlier reservation, and holds
     # no quota.
-    reserved = conditions.is_true(state, ConditionType.QUOTA_RESERVED)
+    reserved = state.is_true(ConditionType.QUOTA_RESERVED)
     if reserved and not status.get("admission"):
         raise MalformedField("status.admission", "must be set while the QuotaReserved condition is true")
-    quota = conditions.find_condition(state, ConditionType.QUOTA_RESERVED) or {}
-    requeued = conditions.find_condition(state, ConditionType.REQUEUED) or {}
+    quota = state.find(ConditionType.QUOTA_RESERVED) or {}
+    requeued = state.find(ConditionType.REQUEUED) or {}
     requeue_at = require_object(status.get("requeueState"), "status.requeueState").get("requeueAt")
     return Workload(
         key=key_of(obj),
@@ -165,15 +160,15 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
         deleting="deletionTimestamp" in metadata,
         admission=read_admission(status["admission"], _count_pods(pod_sets)) if reserved else None,
         reserved_at=_read_reserved_at(state) if reserved else 0,
-        admitted=reserved and conditions.is_true(state, ConditionType.ADMITTED),
-        pods_ready=conditions.is_true(state, ConditionType.PODS_READY),
-        evicted=conditions.is_true(state, ConditionType.EVICTED),
+        admitted=reserved and state.is_true(ConditionType.ADMITTED),
+        pods_ready=state.is_true(ConditionType.PODS_READY),
+        evicted=state.is_true(ConditionType.EVICTED),
         evicted_at=_read_evicted_at(state),
         requeue_at=conditions.parse_time(requeue_at) if requeue_at else None,
         requeue_blocked=requeued.get("status") == "False",
         on_hold=quota.get("status") == "False" and quota.get("reason") == Reason.ON_HOLD,
-        waiting_for_replacement_pods=conditions.is_true(state, ConditionType.WAITING_FOR_REPLACEMENT_PODS),
-        admission_gates=_read_admission_gates(obj, state, names, how),
+        waiting_for_replacement_pods=state.is_true(ConditionType.WAITING_FOR_REPLACEMENT_PODS),
+        admission_gates=_read_admission_gates(obj, names, how),
         reclaimable_pods=tuple(
             sorted(
                 (

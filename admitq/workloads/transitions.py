@@ -90,11 +90,7 @@ def is_active(workload: JsonObject) -> bool:
 
 def condition_since(workload: JsonObject, type: ConditionType) -> int | None:  # noqa: A002 the name in the API
     """Return the last transition of a condition in nanoseconds; None if it is absent or not readable."""
-    condition = find_condition(workload, type)
-    try:
-        return None if condition is None else conditions.parse_time(condition.get("lastTransitionTime", ""))
-    except (ValueError, TypeError):
-        return None
+    return conditions.transition_time(find_condition(workload, type))
 
 
 class StatusTransition:
@@ -145,7 +141,7 @@ class StatusTransition:
 
     def patch(self) -> dict[str, Any] | None:
         """Return the merge patch of all changes, with the resourceVersion; None if nothing changes."""
-        if not create_merge_patch(self._before, self.status):
+        if self.status == self._before or not create_merge_patch(self._before, self.status):
             return None
         changed = create_merge_patch(self._before, self._without_leftovers())
         version = value_at(self._workload, ("metadata", "resourceVersion"))

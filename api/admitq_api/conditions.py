@@ -188,6 +188,39 @@ def is_false(conditions: Sequence[Condition] | None, type: str) -> bool:  # noqa
     return condition is not None and condition.get("status") == "False"
 
 
+def transition_time(condition: Condition | None) -> int | None:
+    """Return the last transition of a condition in nanoseconds; None if it is absent or not readable."""
+    try:
+        return None if condition is None else parse_time(condition.get("lastTransitionTime", ""))
+    except (ValueError, TypeError):
+        return None
+
+
+class ConditionsByType:
+    """The conditions of one object by type, for code that reads many of them without searching each time.
+
+    Of several conditions of one type, the first counts.
+    """
+
+    __slots__ = ("_by_type",)
+
+    def __init__(self, conditions: Sequence[Condition] | None) -> None:
+        self._by_type = {condition.get("type"): condition for condition in reversed(conditions or ())}
+
+    def find(self, type: str) -> Condition | None:  # noqa: A002 the API's name
+        """Return the condition of a type; None if there is none."""
+        return self._by_type.get(type)
+
+    def is_true(self, type: str) -> bool:  # noqa: A002 the API's name
+        """Whether the condition of a type exists and is True."""
+        condition = self._by_type.get(type)
+        return condition is not None and condition.get("status") == "True"
+
+    def since(self, type: str) -> int | None:  # noqa: A002 the API's name
+        """Return the last transition of a condition in nanoseconds; None if it is absent or not readable."""
+        return transition_time(self._by_type.get(type))
+
+
 GATED_BY = "Admission is gated by: "
 """The start of the message of QuotaReserved if admission gates delay a Workload. The gates follow it."""
 

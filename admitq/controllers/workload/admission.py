@@ -5,8 +5,6 @@ from admitq.controllers.workload.case import WorkloadCase
 from admitq.workloads.transitions import (
     CHECKS_OUTSTANDING,
     WORKLOAD_ADMITTED,
-    condition_since,
-    is_reserved,
     reserved_cluster_queue,
 )
 from admitq_api.conditions import SECOND, ConditionType, Reason
@@ -20,7 +18,7 @@ def admit(case: WorkloadCase) -> ActionPlan | None:
     """
     if (
         not reserved_cluster_queue(case.workload)
-        or not case.active
+        or not case.is_active
         or case.is_true(ConditionType.ADMITTED)
         or case.is_true(ConditionType.EVICTED)
     ):
@@ -44,7 +42,7 @@ def admit(case: WorkloadCase) -> ActionPlan | None:
     transition.set_condition(ConditionType.ADMITTED, True, Reason.ADMITTED, WORKLOAD_ADMITTED)
     status.pop("resourceRequests", None)
     cluster_queue = status["admission"]["clusterQueue"]
-    reserved_at = condition_since(case.workload, ConditionType.QUOTA_RESERVED) or case.now
+    reserved_at = case.conditions.since(ConditionType.QUOTA_RESERVED) or case.now
     waited = max(0, case.now - reserved_at) / SECOND
     note = f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited:.0f}s"
     return case.plan_transition(transition, RecordEvent(case.workload, "Normal", "Admitted", note))
@@ -52,7 +50,7 @@ def admit(case: WorkloadCase) -> ActionPlan | None:
 
 def drop_resource_requests(case: WorkloadCase) -> ActionPlan | None:
     """Remove ``status.resourceRequests`` of a Workload that another program admitted."""
-    if not (is_reserved(case.workload) and case.is_true(ConditionType.ADMITTED)):
+    if not (case.is_reserved and case.is_true(ConditionType.ADMITTED)):
         return None
     transition = case.begin_transition()
     transition.status.pop("resourceRequests", None)

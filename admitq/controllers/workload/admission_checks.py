@@ -7,7 +7,6 @@ from admitq.controllers.workload.requeuing import format_requeue_time, requeue_t
 from admitq.core.applicable_checks import MOST_CHECKS, applicable_checks, too_many_checks
 from admitq.translate.admission_checks import read_admission_check_rules
 from admitq.translate.messages import pending_condition
-from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -22,7 +21,7 @@ def delay_retry(case: WorkloadCase) -> ActionPlan | None:
 
     These delays do not apply to a deactivated Workload.
     """
-    if not case.active:
+    if not case.is_active:
         return None
     retries = [
         parse_time(check["lastTransitionTime"]) + check["requeueAfterSeconds"] * SECOND
@@ -40,7 +39,7 @@ def delay_retry(case: WorkloadCase) -> ActionPlan | None:
 
 def _assigned_flavors(case: WorkloadCase) -> frozenset[str] | None:
     """Return the flavors of the Workload's admission; None while it has no quota."""
-    if not is_reserved(case.workload):
+    if not case.is_reserved:
         return None
     assignments = value_at(case.workload, ("status", "admission", "podSetAssignments"), [])
     return frozenset(
@@ -56,7 +55,7 @@ def sync_checks(case: WorkloadCase) -> ActionPlan | None:
     uses yet is then released.
     """
     cluster_queue = case.inputs.cluster_queue
-    if cluster_queue is None or not case.active:
+    if cluster_queue is None or not case.is_active:
         return None
     transition = case.begin_transition()
     rules, offered = read_admission_check_rules(cluster_queue), frozenset(flavors_of(cluster_queue))
@@ -84,7 +83,7 @@ def sync_checks(case: WorkloadCase) -> ActionPlan | None:
 
 def apply_check_states(case: WorkloadCase) -> ActionPlan | None:
     """Deactivate the Workload for a rejected check, or else evict it for one in state Retry."""
-    if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED) or not case.active:
+    if not case.is_reserved or case.is_true(ConditionType.EVICTED) or not case.is_active:
         return None
     transition = case.begin_transition()
     rejected, retried = _checks_in_state(case, "Rejected"), _checks_in_state(case, "Retry")

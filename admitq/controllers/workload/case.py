@@ -11,8 +11,8 @@ from admitq.core.model import Instant
 from admitq.runtime.kinds import Kinds
 from admitq.translate.messages import Explanation
 from admitq.workloads.evictions import eviction_event_reason
-from admitq.workloads.transitions import StatusTransition, is_active, is_condition_true
-from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq.workloads.transitions import StatusTransition, is_active
+from admitq_api.conditions import SECOND, ConditionsByType, ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
@@ -50,23 +50,30 @@ class WorkloadInputs:
     """When this process began to act. Jobs report earlier changes of their pods only from then on."""
 
 
-@dataclass(frozen=True, slots=True)
 class WorkloadCase:
-    """A Workload, the inputs of the decision about it, and the time."""
+    """A Workload, the inputs of the decision about it, and the time.
 
-    workload: JsonObject
-    inputs: WorkloadInputs
-    now: Instant
+    Attributes:
+        workload: the Workload.
+        inputs: the inputs of the decision.
+        now: the time, in nanoseconds.
+        conditions: the conditions of the Workload.
+        is_reserved: whether quota is reserved for the Workload.
+        is_active: whether the Workload may be queued.
+    """
+
+    def __init__(self, workload: JsonObject, inputs: WorkloadInputs, now: Instant) -> None:
+        self.workload = workload
+        self.inputs = inputs
+        self.now = now
+        self.conditions = ConditionsByType(value_at(workload, ("status", "conditions")))
+        self.is_reserved = self.conditions.is_true(ConditionType.QUOTA_RESERVED)
+        self.is_active = is_active(workload)
 
     @property
     def settings(self) -> ControllerSettings:
         """The settings of the controllers."""
         return self.inputs.settings
-
-    @property
-    def active(self) -> bool:
-        """Whether the Workload may be queued."""
-        return is_active(self.workload)
 
     @property
     def queue_name(self) -> str:
@@ -79,7 +86,9 @@ class WorkloadCase:
 
     def plan_transition(self, transition: StatusTransition, *events: RecordEvent | None) -> ActionPlan | None:
         """Return the plan that writes the change and then records the events; None if there is no change."""
-        if transition.patch() is not None and not transition.is_condition_true(ConditionType.QUOTA_RESERVED):
+        if transition.patch() is None:
+            return None
+        if not transition.is_condition_true(ConditionType.QUOTA_RESERVED):
             self.set_pods_awaited(transition)
         write = workload_status_patch(self.inputs.kinds.workloads, self.workload, transition.patch(), CONCERN)
         return None if write is None else plan_of(write, *events)
@@ -100,7 +109,7 @@ class WorkloadCase:
 
     def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the name in the API
         """Whether a condition of the Workload holds."""
-        return is_condition_true(self.workload, type)
+        return self.conditions.is_true(type)
 
     def reported_reason(self, reason: str) -> str:
         """Return the reason to report instead of a detailed one."""

@@ -7,7 +7,6 @@ from admitq.controllers.plan import Patch as Write
 from admitq.controllers.workload.case import CONCERN, WorkloadCase
 from admitq.integrations.base import PatchStep
 from admitq.runtime.rate_limit import CallPriority
-from admitq.workloads.transitions import find_condition
 from admitq_api.conditions import ConditionType, Reason
 
 DEACTIVATED: Final = "The workload is deactivated"
@@ -16,7 +15,7 @@ DEACTIVATED: Final = "The workload is deactivated"
 
 def set_inactive(case: WorkloadCase) -> ActionPlan | None:
     """Set ``spec.active`` to false. The owner of the Workload can set it to true again."""
-    if not case.active or not case.is_true(ConditionType.DEACTIVATION_TARGET):
+    if not case.is_active or not case.is_true(ConditionType.DEACTIVATION_TARGET):
         return None
     step = PatchStep({"spec": {"active": False}})
     workloads = case.inputs.kinds.workloads
@@ -30,9 +29,9 @@ def evict_inactive(case: WorkloadCase) -> ActionPlan | None:
     deactivation. The condition DeactivationTarget is dropped in any case. Otherwise a reactivated Workload
     would be deactivated again at once.
     """
-    if case.active:
+    if case.is_active:
         return None
-    target = find_condition(case.workload, ConditionType.DEACTIVATION_TARGET)
+    target = case.conditions.find(ConditionType.DEACTIVATION_TARGET)
     transition = case.begin_transition()
     transition.status.pop("requeueState", None)
     if target is not None:

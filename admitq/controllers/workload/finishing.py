@@ -15,7 +15,7 @@ from admitq.controllers.pods.remaining_pods import RemainingPods
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
 from admitq.translate import messages
-from admitq.workloads.transitions import StatusTransition, condition_since, is_condition_true, is_reserved
+from admitq.workloads.transitions import StatusTransition, is_condition_true
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -80,7 +80,7 @@ def retain_or_delete_finished(case: WorkloadCase) -> ActionPlan | None:
 
 
 def _retention_end(case: WorkloadCase) -> Instant | None:
-    finished_at = condition_since(case.workload, ConditionType.FINISHED)
+    finished_at = case.conditions.since(ConditionType.FINISHED)
     retention = case.settings.retention.after_finished
     return None if finished_at is None or retention is None else finished_at + retention
 
@@ -92,11 +92,7 @@ def finish_replaced_slice(case: WorkloadCase) -> ActionPlan | None:
     decision at once.
     """
     original = case.inputs.original
-    if (
-        original is None
-        or not is_reserved(case.workload)
-        or is_condition_true(original, ConditionType.FINISHED)
-    ):
+    if original is None or not case.is_reserved or is_condition_true(original, ConditionType.FINISHED):
         return None
     metadata, workloads = case.workload["metadata"], case.inputs.kinds.workloads
     message = messages.replaced_message(

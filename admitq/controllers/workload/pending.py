@@ -10,7 +10,7 @@ from admitq.core.model import Instant
 from admitq.core.refusals import NamespaceMismatch
 from admitq.integrations.admission_gates import list_holding_gates
 from admitq.translate.messages import Explanation, is_unwritten_reservation, pending_condition
-from admitq.workloads.transitions import find_condition, is_on_hold, is_reserved
+from admitq.workloads.transitions import is_on_hold
 from admitq_api.conditions import GATED_BY, SECOND, ConditionType, Reason, list_reported_gates, parse_time
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -47,7 +47,7 @@ def report_admission_gates(case: WorkloadCase) -> ActionPlan | None:
 
     Another reason to wait, such as a stopped queue, is reported instead of the gates.
     """
-    if is_reserved(case.workload):
+    if case.is_reserved:
         return None
     was_gated = bool(list_reported_gates(value_at(case.workload, ("status", "conditions"))))
     gates = ",".join(_admission_gates(case))
@@ -83,9 +83,9 @@ def _find_local_queue_problem(case: WorkloadCase) -> Explanation | None:
 def _explain_waiting(case: WorkloadCase) -> Explanation | None:
     """Return reason and message of QuotaReserved=False; None to keep the present ones."""
     cluster_queue = case.inputs.cluster_queue_name
-    quota = find_condition(case.workload, ConditionType.QUOTA_RESERVED)
+    quota = case.conditions.find(ConditionType.QUOTA_RESERVED)
     reason = None if quota is None else quota.get("reason")
-    if not case.active:
+    if not case.is_active:
         return Explanation(Reason.DEACTIVATED, DEACTIVATED)
     if is_on_hold(case.workload):
         return None
@@ -121,7 +121,7 @@ def _is_resolved_queue_problem(quota: JsonObject) -> bool:
 
 def _is_eviction_message(case: WorkloadCase, quota: JsonObject) -> bool:
     """Whether the condition carries the message of the last eviction, which a cycle will replace."""
-    evicted = find_condition(case.workload, ConditionType.EVICTED) or {}
+    evicted = case.conditions.find(ConditionType.EVICTED) or {}
     return (
         quota.get("reason") == Reason.PENDING_EVALUATION
         and evicted.get("status") == "True"
@@ -131,7 +131,7 @@ def _is_eviction_message(case: WorkloadCase, quota: JsonObject) -> bool:
 
 def report_pending(case: WorkloadCase) -> ActionPlan | None:
     """Update the conditions of a Workload without quota."""
-    if is_reserved(case.workload):
+    if case.is_reserved:
         return None
     transition = case.begin_transition()
     why = _explain_waiting(case)
@@ -154,6 +154,6 @@ def _is_reported(case: WorkloadCase, reason: str) -> bool:
 
 def first_evaluation_deadline(case: WorkloadCase) -> Instant | None:
     """Return when a new Workload without conditions has been evaluated or skipped; None for others."""
-    if is_reserved(case.workload) or find_condition(case.workload, ConditionType.QUOTA_RESERVED) is not None:
+    if case.is_reserved or case.conditions.find(ConditionType.QUOTA_RESERVED) is not None:
         return None
     return parse_time(case.workload["metadata"]["creationTimestamp"]) + _FIRST_EVALUATION

@@ -5,7 +5,6 @@ from typing import Final
 from admitq.controllers.plan import ActionPlan
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import requeue_block_reason
-from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -24,26 +23,24 @@ def is_usable(queue: JsonObject | None) -> bool:
 
 def requeue_after_queue_restart(case: WorkloadCase) -> ActionPlan | None:
     """Requeue a Workload that a stopped queue evicted, once the queue is restarted."""
-    restarted = {
-        Reason.LOCAL_QUEUE_STOPPED: (case.inputs.local_queue, Reason.LOCAL_QUEUE_RESTARTED, "LocalQueue"),
-        Reason.CLUSTER_QUEUE_STOPPED: (
-            case.inputs.cluster_queue,
-            Reason.CLUSTER_QUEUE_RESTARTED,
-            "ClusterQueue",
-        ),
-    }
-    for parked_for, (queue, reason, kind) in restarted.items():
-        if requeue_block_reason(case) == parked_for and queue is not None and stop_policy(queue) == "None":
-            transition = case.begin_transition()
-            message = f"The {kind} was restarted after being stopped"
-            transition.set_condition(ConditionType.REQUEUED, True, reason, message)
-            return case.plan_transition(transition)
-    return None
+    match requeue_block_reason(case):
+        case Reason.LOCAL_QUEUE_STOPPED:
+            queue, reason, kind = case.inputs.local_queue, Reason.LOCAL_QUEUE_RESTARTED, "LocalQueue"
+        case Reason.CLUSTER_QUEUE_STOPPED:
+            queue, reason, kind = case.inputs.cluster_queue, Reason.CLUSTER_QUEUE_RESTARTED, "ClusterQueue"
+        case _:
+            return None
+    if queue is None or stop_policy(queue) != "None":
+        return None
+    transition = case.begin_transition()
+    message = f"The {kind} was restarted after being stopped"
+    transition.set_condition(ConditionType.REQUEUED, True, reason, message)
+    return case.plan_transition(transition)
 
 
 def leave_stopped_queue(case: WorkloadCase) -> ActionPlan | None:
     """Release the quota of a Workload that is not admitted, and evict an admitted one if its queue drains."""
-    if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED):
+    if not case.is_reserved or case.is_true(ConditionType.EVICTED):
         return None
     inputs = case.inputs
     for kind, name, queue, reason in (

@@ -6,7 +6,7 @@ from admitq.controllers.plan import ActionPlan
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.core.model import Instant
 from admitq.workloads.evictions import RequeueTime, reasons_requeued
-from admitq.workloads.transitions import StatusTransition, find_condition, is_reserved
+from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
 from admitq_api.json_objects import value_at
 
@@ -29,7 +29,7 @@ def end_backoff(case: WorkloadCase) -> ActionPlan | None:
 
     A Workload that was reactivated, or evicted without a requeue time, is requeued once it released quota.
     """
-    if not case.active:
+    if not case.is_active:
         return None
     transition = case.begin_transition()
     requeue_at = requeue_time(case)
@@ -39,7 +39,7 @@ def end_backoff(case: WorkloadCase) -> ActionPlan | None:
             key: value for key, value in transition.status["requeueState"].items() if key != "requeueAt"
         }
         transition.status["requeueState"] = remaining or None
-    if is_reserved(case.workload):
+    if case.is_reserved:
         if is_due and _eviction_reason(case) in _REASONS_OF_BACKOFF:
             _set_backoff_finished(transition)
         return case.plan_transition(transition)
@@ -63,11 +63,11 @@ def _set_backoff_finished(transition: StatusTransition) -> None:
 
 def _eviction_reason(case: WorkloadCase) -> str:
     """Return the reason of the eviction in progress; empty if there is none."""
-    evicted = find_condition(case.workload, ConditionType.EVICTED)
+    evicted = case.conditions.find(ConditionType.EVICTED)
     return evicted.get("reason", "") if evicted is not None and evicted.get("status") == "True" else ""
 
 
 def requeue_block_reason(case: WorkloadCase) -> str:
     """Return the reason why the Workload must not be queued; empty if it may be."""
-    requeued = find_condition(case.workload, ConditionType.REQUEUED)
+    requeued = case.conditions.find(ConditionType.REQUEUED)
     return requeued.get("reason", "") if requeued is not None and requeued.get("status") == "False" else ""

@@ -6,7 +6,7 @@ from admitq.controllers.plan import ActionPlan, RecordEvent
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time
 from admitq.core.model import Instant
-from admitq.workloads.transitions import LARGEST_COUNT, condition_since, find_condition, is_reserved
+from admitq.workloads.transitions import LARGEST_COUNT
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import value_at
 
@@ -25,7 +25,7 @@ def record_execution_time(case: WorkloadCase) -> ActionPlan | None:
 
 
 def _is_running(case: WorkloadCase) -> bool:
-    return case.active and case.is_true(ConditionType.ADMITTED) and not case.is_true(ConditionType.EVICTED)
+    return case.is_active and case.is_true(ConditionType.ADMITTED) and not case.is_true(ConditionType.EVICTED)
 
 
 def pods_ready_deadline(case: WorkloadCase) -> Instant | None:
@@ -33,13 +33,13 @@ def pods_ready_deadline(case: WorkloadCase) -> Instant | None:
     policy = case.settings.pods_ready
     if policy is None or not _is_running(case):
         return None
-    ready = find_condition(case.workload, ConditionType.PODS_READY) or {}
+    ready = case.conditions.find(ConditionType.PODS_READY) or {}
     if ready.get("status") == "True":
         return None
     if ready.get("reason") == Reason.WAIT_FOR_RECOVERY:
-        start, timeout = condition_since(case.workload, ConditionType.PODS_READY), policy.recovery_timeout
+        start, timeout = case.conditions.since(ConditionType.PODS_READY), policy.recovery_timeout
     else:
-        start, timeout = condition_since(case.workload, ConditionType.ADMITTED), policy.timeout
+        start, timeout = case.conditions.since(ConditionType.ADMITTED), policy.timeout
     if start is None:
         return None
     # Pods may have become ready while no process was there to record it.
@@ -63,7 +63,7 @@ def evict_after_pods_ready_timeout(case: WorkloadCase) -> ActionPlan | None:
         return case.plan_transition(transition)
     requeue_at = format_requeue_time(case.now + policy.backoff_seconds(count) * SECOND)
     transition.status["requeueState"] = {"count": min(count, LARGEST_COUNT), "requeueAt": requeue_at}
-    ready = find_condition(case.workload, ConditionType.PODS_READY) or {}
+    ready = case.conditions.find(ConditionType.PODS_READY) or {}
     recovering = ready.get("reason") == Reason.WAIT_FOR_RECOVERY
     metadata = case.workload["metadata"]
     return case.evict(
@@ -77,7 +77,7 @@ def evict_after_pods_ready_timeout(case: WorkloadCase) -> ActionPlan | None:
 def execution_deadline(case: WorkloadCase) -> Instant | None:
     """Return when the execution reaches its limit; None if there is no such limit now."""
     limit = value_at(case.workload, ("spec", "maximumExecutionTimeSeconds"))
-    admitted_at = condition_since(case.workload, ConditionType.ADMITTED)
+    admitted_at = case.conditions.since(ConditionType.ADMITTED)
     if not limit or admitted_at is None or not _is_running(case):
         return None
     past = value_at(case.workload, ("status", "accumulatedPastExecutionTimeSeconds"), 0)
@@ -108,7 +108,7 @@ def deactivate_after_execution_limit(case: WorkloadCase) -> ActionPlan | None:
 
 def report_awaited_pods(case: WorkloadCase) -> ActionPlan | None:
     """Set PodsReady=False where another program reserved the quota without setting it."""
-    if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED):
+    if not case.is_reserved or case.is_true(ConditionType.EVICTED):
         return None
     transition = case.begin_transition()
     case.set_pods_awaited(transition)

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.manager.job_events import REASON_INTERVAL_SECONDS, record_changed_reason
-from admitq.manager.transition_metrics import WorkloadVersions
-from tests.unit.controllers.builders import admitted, condition, instant, workload
+from tests.unit.controllers.builders import admitted, condition, workload
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
 NEW = workload(owner=JOB)
@@ -33,7 +32,7 @@ class FakeRecorder:
 
 def events(old: dict[str, Any], new: dict[str, Any] | None) -> list[tuple[Any, ...]]:
     recorder: Any = FakeRecorder()
-    record_changed_reason(WorkloadVersions(old, new, instant(10)), recorder)
+    record_changed_reason(old, new, recorder)
     return recorder.events
 
 
