@@ -9,9 +9,9 @@ apply changes it, two field managers own parts of the condition. The API server 
 that condition, because the rest of the condition would not be valid.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
@@ -50,6 +50,9 @@ ADMISSION_CONDITIONS: Final = frozenset(
 )
 """Conditions of the admission status: those that its field manager may have applied."""
 
+FieldPath: TypeAlias = tuple[str, ...]
+"""The keys from a status to one of its values; the keys of list items are those of `_key_of`."""
+
 _WRITABLE_FIELDS: Final = frozenset({"conditions", *ADMISSION_FIELDS})
 _REMOVABLE_LATER: Final = frozenset({"resourceRequests", "admissionChecks"})
 
@@ -86,6 +89,13 @@ def apply_configuration(resource: Resource, workload: JsonObject, patch: Mapping
         workload: the Workload that the patch was made from.
         patch: the merge patch; the configuration gets its ``resourceVersion``.
     """
+    status = _admission_status(apply_merge_patch(workload.get("status") or {}, patch["status"]))
+    return _configuration_of(status, resource, workload, patch)
+
+
+def _configuration_of(
+    status: Mapping[str, Any], resource: Resource, workload: JsonObject, patch: Mapping[str, Any]
+) -> dict[str, Any]:
     metadata = workload["metadata"]
     return {
         "apiVersion": resource.api_version,
@@ -95,16 +105,21 @@ def apply_configuration(resource: Resource, workload: JsonObject, patch: Mapping
             "namespace": metadata["namespace"],
             "resourceVersion": patch["metadata"]["resourceVersion"],
         },
-        "status": _admission_status(apply_merge_patch(workload.get("status") or {}, patch["status"])),
+        "status": status,
     }
 
 
-def _removed_paths(before: JsonObject, after: JsonObject) -> set[tuple[str, ...]]:
-    """Return the paths of the admission status that are in the status before and not in the status after."""
-    return _paths(_admission_status(before)) - _paths(_admission_status(after))
+def _removed_paths(before: Any, after: Any, at: FieldPath = ()) -> Iterator[FieldPath]:
+    """Yield the paths that exist in one value and not in the other; equal parts are not searched."""
+    remaining = dict(_entries(after))
+    for key, entry in _entries(before):
+        if key not in remaining:
+            yield from _paths(entry, (*at, key))
+        elif entry != remaining[key]:
+            yield from _removed_paths(entry, remaining[key], (*at, key))
 
 
-def _needs_one_write(removed: AbstractSet[tuple[str, ...]], after: JsonObject) -> bool:
+def _needs_one_write(removed: AbstractSet[FieldPath], after: JsonObject) -> bool:
     """Whether the write removes conditions or fields that must disappear in the same write.
 
     Only a merge patch removes fields of any field manager. These fields may disappear in a second write: an
@@ -118,7 +133,7 @@ def _needs_one_write(removed: AbstractSet[tuple[str, ...]], after: JsonObject) -
 
 
 def _correcting_patch(
-    removed: AbstractSet[tuple[str, ...]], after: JsonObject, written: JsonObject
+    removed: AbstractSet[FieldPath], after: JsonObject, written: JsonObject
 ) -> dict[str, Any] | None:
     """Return the merge patch that corrects the result of an apply; None if the result is correct.
 
@@ -132,18 +147,22 @@ def _correcting_patch(
     return create_merge_patch(written, after)
 
 
-def _paths(value: Any, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    """Return the paths of all fields; the key of a list item is its type, name, index or value."""
-    if isinstance(value, Mapping):
-        entries = ((str(key), entry) for key, entry in cast("JsonObject", value).items())
-    elif isinstance(value, list):
-        entries = ((_key_of(item, index), item) for index, item in enumerate(cast("list[Any]", value)))
-    else:
-        return {at}
-    return {at}.union(*(_paths(entry, (*at, key)) for key, entry in entries))
+def _paths(value: Any, at: FieldPath = ()) -> Iterator[FieldPath]:
+    """Yield the paths of a value and of all its fields."""
+    yield at
+    for key, entry in _entries(value):
+        yield from _paths(entry, (*at, key))
+
+
+def _entries(value: Any) -> Iterable[tuple[str, Any]]:
+    """Return the fields of an object, or the items of a list by their keys; nothing for other values."""
+    if isinstance(value, list):
+        return ((_key_of(item, index), item) for index, item in enumerate(cast("list[Any]", value)))
+    return cast("JsonObject", value).items() if isinstance(value, Mapping) else ()
 
 
 def _key_of(item: Any, index: int) -> str:
+    """Return the key of a list item: its type, its name, its index, or the item itself if it is no object."""
     if not isinstance(item, Mapping):
         return str(item)
     fields = cast("JsonObject", item)
@@ -179,13 +198,14 @@ async def write_admission_status(
     metadata = workload["metadata"]
     before = workload.get("status") or {}
     after = apply_merge_patch(before, patch["status"])
-    removed = _removed_paths(before, after)
+    wanted = _admission_status(after)
+    removed = set(_removed_paths(_admission_status(before), wanted))
     body = dict(patch)
     if not (merge_patches or _needs_one_write(removed, after)):
         try:
             written = await client.apply(
                 resource,
-                apply_configuration(resource, workload, patch),
+                _configuration_of(wanted, resource, workload, patch),
                 field_manager=field_manager,
                 subresource="status",
             )

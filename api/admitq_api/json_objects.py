@@ -22,8 +22,10 @@ def value_at(document: Any, path: Iterable[str | int], default: Any = None) -> A
     """Return the value at a path; ``default`` if any step is missing, null or of another type."""
     value = document
     for step in path:
-        if isinstance(step, str):
-            value = value.get(step) if isinstance(value, _OBJECT_TYPES) else None
+        if type(value) is dict:  # Nearly every value, and the fastest check. No key is an integer.
+            value = value.get(step)
+        elif isinstance(step, str):
+            value = value.get(step) if isinstance(value, Mapping) else None
         else:
             value = value[step] if isinstance(value, list) and step < len(value) else None
         if value is None:
