@@ -22,7 +22,7 @@ from admitq_api.labels import Names, names_for
 from benchmarks import stored_workloads
 from benchmarks.clusters import fresh_cluster
 from benchmarks.manager_calls import ManagerWrites, list_bytes, unneeded_writes
-from benchmarks.rest import until_rest
+from benchmarks.rest import QUIET_S, until_rest
 from benchmarks.sample_workloads import SampleWorkloads
 from benchmarks.stored_cluster import API_SERVER, latest_version, stopped_api_server
 from benchmarks.stored_workloads import USUAL_SIZE, Queue
@@ -56,11 +56,13 @@ class RestartLoad:
         pending: Workloads that wait.
         finished: Workloads that have finished.
         queues: ClusterQueues, each with one running Workload.
+        quiet_s: the seconds without work after which the manager is at rest.
     """
 
     pending: int = PENDING
     finished: int = FINISHED
     queues: int = 20
+    quiet_s: float = QUIET_S
 
 
 async def run(load: RestartLoad) -> tuple[dict[str, Any], bool]:
@@ -77,13 +79,18 @@ async def run(load: RestartLoad) -> tuple[dict[str, Any], bool]:
     """
     to_stderr("starting a cluster")
     with fresh_cluster(component_names=COMPONENTS) as cluster:
-        installation = Installation(cluster)
-        installation.install()
-        installation.start()
-        async with Client(
-            load_credentials(cluster.kubeconfig), user_agent="admitq-bench", qps=-1, timeout=60.0
-        ) as client:
-            return await Restart(load, cluster, installation, client).run()
+        return await measure(cluster, load)
+
+
+async def measure(cluster: LocalCluster, load: RestartLoad) -> tuple[dict[str, Any], bool]:
+    """Run the benchmark on a running cluster that nothing else uses; see `run`."""
+    installation = Installation(cluster)
+    installation.install()
+    installation.start()
+    async with Client(
+        load_credentials(cluster.kubeconfig), user_agent="admitq-bench", qps=-1, timeout=60.0
+    ) as client:
+        return await Restart(load, cluster, installation, client).run()
 
 
 class Restart:
@@ -130,7 +137,8 @@ class Restart:
         await self._samples.create_queues(self._queues, USUAL_SIZE.cpu)
         await self._create_samples()
         await self._until_rest(ManagerWrites(self._cluster))
-        self._installation.stop(("manager",))
+        # The watches of the webhook would delay the end of the API server.
+        self._installation.stop()
         async with stopped_api_server(self._cluster, self._client, self._kinds.workloads) as stored:
             for kind, name, count in (
                 ("waiting", _WAITING, self._load.pending),
@@ -138,6 +146,7 @@ class Restart:
             ):
                 samples = [(queue, stored.sample(queue, name)) for queue in self._queues]
                 stored.put_all(stored_workloads.copies(samples, kind, count))
+        self._installation.start(("webhook",))
 
     async def finish_running(self, queue: Queue) -> None:
         """Finish the running Workload of a queue, so that another one fits."""
@@ -171,7 +180,10 @@ class Restart:
         self.decided = None
         first_decision_s: float | None = None
         if decides:
-            self.decided, at = await asyncio.wait_for(decision, _PATIENCE_S)
+            try:
+                self.decided, at = await asyncio.wait_for(decision, _PATIENCE_S)
+            except TimeoutError:
+                raise ThroughputFailed(f"no Workload got quota within {_PATIENCE_S:.0f} s") from None
             first_decision_s = process.age() - (time.monotonic() - at)
         else:
             decision.cancel()
@@ -217,7 +229,9 @@ class Restart:
             ThroughputFailed: it is not at rest in time, or has ended.
         """
         process = self._manager()
-        since = await until_rest(lambda: _usage_of(process).cpu_seconds, lambda: len(writes.all()))
+        since = await until_rest(
+            lambda: _usage_of(process).cpu_seconds, lambda: len(writes.all()), quiet_s=self._load.quiet_s
+        )
         return process.age() - (time.monotonic() - since)
 
     def _manager(self) -> Process:
