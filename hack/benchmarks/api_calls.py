@@ -16,6 +16,25 @@ _VERBS: Final = {"POST": "create", "PUT": "update"}
 WRITE_VERBS: Final = frozenset({"create", "update", "patch", "apply", "delete", "deletecollection"})
 """The verbs of calls that change objects."""
 
+CONTROLLER_MANAGER: Final = "controller_manager"
+SCHEDULER: Final = "scheduler"
+KWOK: Final = "kwok"
+
+CALLS_OF_COMPONENTS: Final[Mapping[tuple[str, str], str]] = {
+    ("create", "pods"): CONTROLLER_MANAGER,
+    ("update", "jobs.batch/status"): CONTROLLER_MANAGER,
+    ("create", "events"): CONTROLLER_MANAGER,
+    ("patch", "events"): CONTROLLER_MANAGER,
+    ("create", "pods/binding"): SCHEDULER,
+    ("create", "events.events.k8s.io"): SCHEDULER,
+    ("patch", "events.events.k8s.io"): SCHEDULER,
+    ("patch", "pods/status"): KWOK,
+}
+"""Writes of the components while there is room for all pods, by verb and resource.
+
+Their metrics do not name the resources of calls. No two of them send the same writes.
+"""
+
 _NO_RESOURCE: Final = "-"
 
 
@@ -128,6 +147,23 @@ def by_writer(
     for counts in known.values():
         remaining -= counts
     return {**known, rest: remaining}
+
+
+def by_component(
+    calls: Counter[ApiCallKey], rest: str, components: Mapping[tuple[str, str], str] = CALLS_OF_COMPONENTS
+) -> dict[str, Counter[ApiCallKey]]:
+    """Return the calls of each component, and the others as those of `rest`.
+
+    Args:
+        calls: the calls of all callers that do not count their calls.
+        rest: the name of the callers of all other calls.
+        components: the only component that sends calls with a verb and a resource.
+    """
+    result: dict[str, Counter[ApiCallKey]] = {}
+    for key, count in calls.items():
+        component = components.get((key.verb, key.resource), rest)
+        result.setdefault(component, Counter())[key] = count
+    return result
 
 
 def _verb(label: str) -> str:

@@ -1,7 +1,7 @@
 """Clusters of benchmarks: start a fresh one, repeat calls until they succeed, and read resource usage."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ def fresh_cluster(
     name: str = _NAME,
     component_names: Sequence[str] = COMPONENTS,
     api_server_arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Generator[LocalCluster]:
     """Start a new cluster for the block, and stop it afterwards.
 
@@ -36,6 +37,7 @@ def fresh_cluster(
         name: the name of the cluster.
         component_names: the components of the control plane.
         api_server_arguments: more command line arguments of kube-apiserver.
+        environment: environment variables of the components.
 
     Raises:
         ClusterError: the cluster cannot be started.
@@ -48,6 +50,7 @@ def fresh_cluster(
         pools,
         component_names=component_names,
         api_server_arguments=api_server_arguments,
+        environment=environment,
         owner=processes.current(),
     )
     try:

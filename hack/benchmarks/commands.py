@@ -12,8 +12,9 @@ from typing import Any, Final
 import uvloop
 
 from admitq_api.labels import DEFAULT_GROUP, GROUPS
-from benchmarks import core, depth, restart, seed, start, throughput, webhook, writes
+from benchmarks import core, depth, pods, restart, seed, start, throughput, webhook, writes
 from benchmarks.etcd_gateway import EtcdFailed
+from benchmarks.pods_forms import FORMS
 from benchmarks.throughput_connection import ThroughputFailed
 from benchmarks.throughput_shapes import SHAPES as WORKLOAD_SHAPES
 from benchmarks.webhook_cases import CASES
@@ -103,6 +104,18 @@ def _restart(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
         pending=round(restart.PENDING * options.scale), finished=round(restart.FINISHED * options.scale)
     )
     return uvloop.run(restart.run(load))
+
+
+def _pods(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    plan = pods.PodsPlan(
+        forms=tuple(options.form or FORMS),
+        variants=(pods.QUEUE, pods.NO_QUEUE) if options.check else options.variants,
+        scale=options.scale,
+        timeout_s=options.timeout,
+        api_group=options.api_group,
+        checks=options.check,
+    )
+    return pods.run(plan)
 
 
 def _webhook(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -283,15 +296,38 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_throughput_options(parser: argparse.ArgumentParser) -> None:
-    _add_scale(parser)
+def _add_timeout(parser: argparse.ArgumentParser, *, of: str) -> None:
     parser.add_argument(
         "--timeout",
         type=_positive,
         default=1800.0,
         metavar="S",
-        help="seconds after which the load stops (default 1800)",
+        help=f"seconds after which {of} stops (default 1800)",
     )
+
+
+def _add_api_group(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--api-group",
+        choices=GROUPS,
+        default=DEFAULT_GROUP,
+        help=f"API group of the queues and workloads (default {DEFAULT_GROUP})",
+    )
+
+
+def _add_manager_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--manager-command",
+        metavar="CMD",
+        help="shell command of a queue manager to measure in place of admitq. The CRDs are installed, and "
+        "KUBECONFIG gives the command all permissions",
+    )
+    _add_api_group(parser)
+
+
+def _add_throughput_options(parser: argparse.ArgumentParser) -> None:
+    _add_scale(parser)
+    _add_timeout(parser, of="the load")
     _add_manager_options(parser)
 
 
@@ -307,19 +343,39 @@ def _add_depth_options(parser: argparse.ArgumentParser) -> None:
     _add_manager_options(parser)
 
 
-def _add_manager_options(parser: argparse.ArgumentParser) -> None:
+def _add_pods_options(parser: argparse.ArgumentParser) -> None:
+    _add_scale(parser)
+    _add_timeout(parser, of="a form")
     parser.add_argument(
-        "--manager-command",
-        metavar="CMD",
-        help="shell command of a queue manager to measure in place of admitq. The CRDs are installed, and "
-        "KUBECONFIG gives the command all permissions",
+        "--form",
+        action="append",
+        choices=tuple(FORMS),
+        metavar="FORM",
+        help=f"run only this form, Jobs x pods of each; can be repeated: {', '.join(FORMS)}",
     )
-    parser.add_argument(
-        "--api-group",
-        choices=GROUPS,
-        default=DEFAULT_GROUP,
-        help=f"API group of the queues and workloads (default {DEFAULT_GROUP})",
+    variants = parser.add_mutually_exclusive_group()
+    variants.add_argument(
+        "--no-queue",
+        dest="variants",
+        action="store_const",
+        const=(pods.NO_QUEUE,),
+        default=(pods.QUEUE,),
+        help="run the same load on a cluster without admitq",
     )
+    variants.add_argument(
+        "--compare",
+        dest="variants",
+        action="store_const",
+        const=(pods.QUEUE, pods.NO_QUEUE),
+        help="run each form with admitq, and then without it",
+    )
+    variants.add_argument(
+        "--check",
+        action="store_true",
+        help="as --compare, and end with status 1 if a rate of pods is below "
+        f"{pods.RATE_RATIO * 100:.0f}%% of that without admitq",
+    )
+    _add_api_group(parser)
 
 
 def _positive(text: str) -> float:
@@ -364,6 +420,9 @@ SHAPES: Final[Mapping[str, BenchmarkCommand]] = {
     },
     depth.SHAPE: BenchmarkCommand(
         "admit Workloads that fit, beside few and very many that wait", _add_depth_options, _depth
+    ),
+    pods.SHAPE: BenchmarkCommand(
+        "run 10,000 pods of Jobs on a complete control plane with room for all", _add_pods_options, _pods
     ),
     restart.SHAPE: BenchmarkCommand(
         "start a manager beside very many Workloads at rest", _add_scale, _restart

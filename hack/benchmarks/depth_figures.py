@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from benchmarks.api_calls import ApiCallKey
 from benchmarks.depth_newcomers import NewcomerTimes
+from benchmarks.harness_probes import summary
 from benchmarks.measures import percentile
 from benchmarks.throughput_costs import LoadCosts
-from benchmarks.throughput_harness import summary
 from benchmarks.throughput_managers import MANAGER
 
 MOST_RATIO: Final = 2.0

@@ -20,17 +20,17 @@ from typing import Any, Final
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
+from admitq.runtime.resources import JOBS, PODS, Resource
 from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Watcher
 from admitq_api.labels import Names, names_for
-from benchmarks.clusters import HARNESS, fresh_cluster, is_queue_active, until_done, usages
+from benchmarks import job_objects
+from benchmarks.clusters import HARNESS, fresh_cluster, until_done, usages
+from benchmarks.job_objects import NAMESPACE, PodSize
 from benchmarks.measures import AmountOverTime, percentile, usage_by_process
 from localcluster import processes
 from localcluster.cluster import to_stderr
 from localcluster.installation import Installation
-from localcluster.nodes import NodePool
-from localcluster.waiting import eventually
 
 PODS_PER_JOB: Final = 10
 RUN_TIME_S: Final = 180.0
@@ -41,21 +41,12 @@ _ENDERS: Final = 32
 _PROGRESS_EVERY_S: Final = 5.0
 _RAISERS: Final = 8
 RAISED_TO: Final = 50
-_NAMESPACE: Final = "bench"
 _QUEUE: Final = "bench"
 _RAISES_QUEUE: Final = "raises"
 
 
 class SettingError(Exception):
     """The options do not define a valid benchmark."""
-
-
-@dataclass(frozen=True)
-class PodSize:
-    """Requests and limits of a pod: milli-CPU and MiB."""
-
-    milli_cpu: int
-    memory_mib: int
 
 
 SETTINGS: Final = {"literal": PodSize(2000, 2048), "ten-minute": PodSize(333, 333)}
@@ -97,7 +88,7 @@ class Plan:
     @property
     def slots_per_node(self) -> int:
         """The number of pods that fit on a node at once."""
-        return min(self.node_cpu * 1000 // self.pod.milli_cpu, self.node_cpu * 1024 // self.pod.memory_mib)
+        return self.pod.per_node(self.node_cpu)
 
     @property
     def slots(self) -> int:
@@ -146,12 +137,7 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
         raise SettingError("--raises needs admitq: remove --no-queue")
     if plan.slots < PODS_PER_JOB:
         raise SettingError(f"{plan.nodes} nodes of {plan.node_cpu} CPUs have no room for {PODS_PER_JOB} pods")
-    pool = NodePool(
-        count=plan.nodes,
-        cpu=str(plan.node_cpu),
-        memory=f"{plan.node_cpu}Gi",
-        pods=max(110, plan.slots_per_node + 10),
-    )
+    pool = job_objects.node_pool(plan.nodes, plan.node_cpu, plan.pod)
     to_stderr(f"starting a cluster of {plan.nodes} nodes with {plan.node_cpu} CPUs each")
     with fresh_cluster((pool,)) as cluster:
         names = names_for()
@@ -163,7 +149,7 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
         async with Client(
             load_credentials(cluster.kubeconfig), user_agent="admitq-bench", qps=-1, timeout=60.0
         ) as client:
-            await _prepare(client, plan, names)
+            await job_objects.prepare(client, _quotas(plan), names)
             harness = _Harness(client, plan, names)
             before = usages(cluster)
             await harness.run()
@@ -263,7 +249,7 @@ class _Harness:
             self._client,
             resource,
             Store(resource, transform=_trim),
-            namespace=_NAMESPACE,
+            namespace=NAMESPACE,
             field_selector=field_selector,
             handlers=(handler,),
         )
@@ -336,7 +322,7 @@ class _Harness:
     async def _end_pod(self, name: str) -> None:
         async with self._enders:
             try:
-                await self._client.merge_patch(PODS, name, {"status": _ended()}, _NAMESPACE, "status")
+                await self._client.merge_patch(PODS, name, {"status": _ended()}, NAMESPACE, "status")
             except ApiError as error:
                 # The pod may be deleted before the end of its run time.
                 if not error.is_not_found:
@@ -411,88 +397,25 @@ class Raises:
         await until_done(lambda: self._client.create(JOBS, job))
         await running.wait()
         raised = {"spec": {"parallelism": RAISED_TO}}
-        await until_done(lambda: self._client.merge_patch(JOBS, name, raised, _NAMESPACE))
+        await until_done(lambda: self._client.merge_patch(JOBS, name, raised, NAMESPACE))
         written = time.monotonic()
         await suspended.wait()
         self._seconds.append(time.monotonic() - written)
-        await until_done(lambda: self._client.delete(JOBS, name, _NAMESPACE, propagation="Background"))
+        await until_done(lambda: self._client.delete(JOBS, name, NAMESPACE, propagation="Background"))
 
 
-async def _prepare(client: Client, plan: Plan, names: Names) -> None:
-    """Create the namespace and, with admitq, the queues. Wait until they can be used."""
-    await client.create(
-        NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
-    )
-    await eventually(lambda: client.get(SERVICE_ACCOUNTS, "default", _NAMESPACE))
-    if not plan.queue:
-        return
-    for resource, obj in _queues(plan, names):
-        await eventually(lambda resource=resource, obj=obj: client.create(resource, obj))
-    for resource, obj in _queues(plan, names):
-        if resource.kind == "ResourceFlavor":
-            continue
-        await eventually(
-            lambda resource=resource, obj=obj: is_queue_active(client, resource, obj),
-            what=f"{resource.kind} {obj['metadata']['name']} is active",
-        )
-
-
-def _queues(plan: Plan, names: Names) -> list[tuple[Resource, dict[str, Any]]]:
-    def resource(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
-        return Resource(names.group, names.version, plural, kind, namespaced=namespaced)
-
-    def obj(kind: str, name: str, spec: dict[str, Any], namespace: str | None = None) -> dict[str, Any]:
-        metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-        return {"apiVersion": names.api_version, "kind": kind, "metadata": metadata, "spec": spec}
-
-    def queues(name: str, cpu: int) -> list[tuple[Resource, dict[str, Any]]]:
-        quotas = [
-            {"name": "cpu", "nominalQuota": str(cpu)},
-            {"name": "memory", "nominalQuota": f"{cpu}Gi"},
-        ]
-        group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": _QUEUE, "resources": quotas}]}
-        return [
-            (
-                resource("clusterqueues", "ClusterQueue"),
-                obj("ClusterQueue", name, {"namespaceSelector": {}, "resourceGroups": [group]}),
-            ),
-            (
-                resource("localqueues", "LocalQueue", namespaced=True),
-                obj("LocalQueue", name, {"clusterQueue": name}, _NAMESPACE),
-            ),
-        ]
-
-    return [
-        (resource("resourceflavors", "ResourceFlavor"), obj("ResourceFlavor", _QUEUE, {})),
-        *queues(_QUEUE, plan.nodes * plan.node_cpu),
-        # The quota is sufficient for the Jobs as created, but not for a raised Job.
-        *(queues(_RAISES_QUEUE, _RAISERS * 2) if plan.raises else ()),
-    ]
+def _quotas(plan: Plan) -> dict[str, int]:
+    """Return the quota of each queue: CPUs, and as many Gi."""
+    # The quota of raises is sufficient for their Jobs as created, but not for a raised Job.
+    raises = {_RAISES_QUEUE: _RAISERS * 2} if plan.raises else {}
+    return {_QUEUE: plan.nodes * plan.node_cpu, **raises} if plan.queue else {}
 
 
 def _job(name: str, plan: Plan, names: Names) -> dict[str, Any]:
-    amounts = {"cpu": f"{plan.pod.milli_cpu}m", "memory": f"{plan.pod.memory_mib}Mi"}
-    container = {
-        "name": "work",
-        "image": "example.com/work:1",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": _NAMESPACE,
-            "labels": {names.queue_name: _QUEUE} if plan.queue else {},
-        },
-        "spec": {
-            "completions": PODS_PER_JOB,
-            "parallelism": PODS_PER_JOB,
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": plan.deadline_s,
-            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-        },
-    }
+    queue = _QUEUE if plan.queue else None
+    job = job_objects.job(name, PODS_PER_JOB, plan.pod, queue=queue, names=names)
+    job["spec"]["activeDeadlineSeconds"] = plan.deadline_s
+    return job
 
 
 def _ended() -> dict[str, Any]:

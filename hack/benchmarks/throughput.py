@@ -138,7 +138,9 @@ def api_figures(
     """
     status = f"{kinds_of(names).workloads}/status"
     status_writes = sum(
-        count for key, count in writers[MANAGER].items() if key.resource == status and key.is_write
+        count
+        for key, count in writers.get(MANAGER, Counter[ApiCallKey]()).items()
+        if key.resource == status and key.is_write
     )
     writes = sum(count for key, count in counted.calls.items() if key.is_write)
     per_write = None if api_server_cpu_s is None or not writes else api_server_cpu_s * 1000 / writes

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
+from urllib.parse import urlencode
 
 import aiohttp
 import orjson
@@ -117,15 +118,21 @@ class LoadConnection:
         self.calls[ApiCallKey(verb, resource, str(answer.status))] += 1
         return answer
 
-    async def watch(self, resource: str, path: str, version: str) -> AsyncGenerator[dict[str, Any]]:
+    async def watch(
+        self, resource: str, path: str, version: str, *, fields: str = ""
+    ) -> AsyncGenerator[dict[str, Any]]:
         """Yield the events of a watch until it ends.
 
         Args:
             resource: the resource with its group, for the count of calls.
             path: the path of the collection.
             version: the resourceVersion after which the watch begins.
+            fields: a field selector; empty for all objects.
         """
-        query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_S}&resourceVersion={version}"
+        query = (
+            f"watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_S}&resourceVersion={version}"
+            f"&{_selection(fields)}"
+        )
         status = 0
         try:
             async with self._open_session().get(
@@ -166,14 +173,16 @@ async def until_answered(
         await asyncio.sleep(_RETRY_AFTER_S)
 
 
-async def list_all(connection: LoadConnection, resource: str, path: str) -> tuple[list[dict[str, Any]], str]:
-    """Return all objects of a collection, and the resourceVersion of the list.
+async def list_all(
+    connection: LoadConnection, resource: str, path: str, *, fields: str = ""
+) -> tuple[list[dict[str, Any]], str]:
+    """Return all objects of a collection that a field selector chooses, and the resourceVersion of the list.
 
     Raises:
         ThroughputFailed: the API server refused the call.
     """
     items: list[dict[str, Any]] = []
-    query = f"limit={_PAGE}"
+    first = query = f"limit={_PAGE}&{_selection(fields)}"
     while True:
         answer = await connection.call("list", resource, f"{path}?{query}")
         if answer.is_temporary:
@@ -185,4 +194,8 @@ async def list_all(connection: LoadConnection, resource: str, path: str) -> tupl
         items += page["items"]
         if not (token := page["metadata"].get("continue")):
             return items, page["metadata"]["resourceVersion"]
-        query = f"limit={_PAGE}&continue={token}"
+        query = f"{first}&continue={token}"
+
+
+def _selection(fields: str) -> str:
+    return urlencode({"fieldSelector": fields})

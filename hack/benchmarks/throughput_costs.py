@@ -22,7 +22,13 @@ API_SERVER: Final = "api_server"
 """The name of the API server in results."""
 
 _OTHERS: Final = "others"
-_KEYS_OF_COMPONENTS: Final = {"etcd": "etcd", "kube-apiserver": API_SERVER}
+_KEYS_OF_COMPONENTS: Final = {
+    "etcd": "etcd",
+    "kube-apiserver": API_SERVER,
+    "kube-controller-manager": api_calls.CONTROLLER_MANAGER,
+    "kube-scheduler": api_calls.SCHEDULER,
+    "kwok": api_calls.KWOK,
+}
 
 
 @dataclass(frozen=True)
@@ -70,21 +76,25 @@ class CostsSince:
         used = usage_by_process(self._used, _usages(self._cluster, self._manager))
         counted = api_calls.since(self._counted, _read_api_server(self._cluster))
         called = {name: counts - self._called[name] for name, counts in self._manager.calls().items()}
-        return LoadCosts(used, counted, _writers(counted, called, harness))
+        return LoadCosts(used, counted, self._writers(counted, called, harness))
 
+    def _writers(
+        self,
+        counted: ApiServerCounts,
+        called: Mapping[str, Counter[ApiCallKey]],
+        harness: Counter[ApiCallKey],
+    ) -> dict[str, Counter[ApiCallKey]]:
+        """Return the calls of each caller.
 
-def _writers(
-    counted: ApiServerCounts, called: Mapping[str, Counter[ApiCallKey]], harness: Counter[ApiCallKey]
-) -> dict[str, Counter[ApiCallKey]]:
-    """Return the calls of each caller.
-
-    The calls of a command are those that neither the harness nor the API server itself has sent.
-    """
-    known = {**called, HARNESS: harness}
-    if called:
-        return api_calls.by_writer(counted.calls, known, _OTHERS)
-    by_clients = api_calls.without_own_calls(counted.calls, counted.own_calls)
-    return api_calls.by_writer(by_clients, known, MANAGER)
+        The calls of a manager that does not count them are those that neither the harness nor the API server
+        itself has sent.
+        """
+        known = {**called, HARNESS: harness}
+        if self._manager.counts_calls:
+            writers = api_calls.by_writer(counted.calls, known, _OTHERS)
+            return {**writers, _OTHERS: Counter(), **api_calls.by_component(writers[_OTHERS], _OTHERS)}
+        by_clients = api_calls.without_own_calls(counted.calls, counted.own_calls)
+        return api_calls.by_writer(by_clients, known, MANAGER)
 
 
 def _read_api_server(cluster: LocalCluster) -> ApiServerCounts:

@@ -3,14 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from admitq.runtime.kinds import kinds_of
 from admitq_api.labels import Names
 from benchmarks import throughput_objects
+from benchmarks.harness_probes import IdleShare, first_error, mean, rounded, sample_lags, summary
 from benchmarks.measures import percentile
-from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, list_all, until_answered
+from benchmarks.object_feed import ObjectFeed
+from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, until_answered
 from benchmarks.throughput_jobs import JOB_WRITES, JobsOfLoad
 from benchmarks.throughput_shapes import LoadShape, PlannedWorkload
 from localcluster.cluster import to_stderr
@@ -20,24 +21,8 @@ MOST_CREATORS: Final = 100
 
 _PROGRESS_EVERY_S: Final = 5.0
 _SAMPLE_EVERY_S: Final = 0.5
-_LAG_EVERY_S: Final = 0.05
 # At least this share of the machine idle: the API server could have done more.
 _FREE_SHARE: Final = 0.1
-
-
-class IdleShare:
-    """The share of the machine's CPU time that was idle in the last half second."""
-
-    def __init__(self) -> None:
-        self.value = 0.0
-        self._before = _cpu_times()
-
-    def sample(self) -> None:
-        """Compute the share since the last sample."""
-        after = _cpu_times()
-        total = after[1] - self._before[1]
-        self.value = (after[0] - self._before[0]) / total if total else self.value
-        self._before = after
 
 
 class ThroughputHarness:
@@ -62,12 +47,12 @@ class ThroughputHarness:
         self._shape = shape
         self._names = names
         self._creating = creating
-        self._playing = playing
         workloads = kinds_of(names).workloads
         self._resource = str(workloads)
         self._path = workloads.path(throughput_objects.NAMESPACE)
         self._failure = failure
         self.jobs = JobsOfLoad(playing, names, shape.workloads)
+        self._feed = ObjectFeed(playing, self._resource, self._path, self._observe)
         self._created = 0
         self._late: list[float] = []
         self._own_late: list[float] = []
@@ -91,20 +76,20 @@ class ThroughputHarness:
         try:
             await self._run(timeout_s)
         except ExceptionGroup as group:
-            raise _first_error(group) from None
+            raise first_error(group) from None
 
     async def _run(self, timeout_s: float) -> None:
-        version = await self._list()
+        await self._feed.list()
         self._begin = time.monotonic()
         self.jobs.in_use.begin(self._begin)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(work)
                 for work in (
-                    self._watch(version),
+                    self._feed.watch(),
                     self._report(),
                     self._sample_idle(),
-                    self._sample_lag(),
+                    sample_lags(self._lags),
                 )
             ]
             for _ in range(JOB_WRITES):
@@ -183,25 +168,9 @@ class ThroughputHarness:
             job.created_at = await until_answered(self._creating, "create", self._resource, self._path, body)
             self._created += 1
 
-    async def _list(self) -> str:
-        """Process all Workloads, and return the resourceVersion of the list."""
-        workloads, version = await list_all(self._playing, self._resource, self._path)
-        for workload in workloads:
+    def _observe(self, kind: str, workload: dict[str, Any]) -> None:
+        if kind != "DELETED":
             self.jobs.observe(workload)
-        return version
-
-    async def _watch(self, version: str) -> None:
-        while True:
-            async for event in self._playing.watch(self._resource, self._path, version):
-                if event["type"] == "ERROR":
-                    to_stderr(f"the watch failed: {event['object'].get('message')}")
-                    version = await self._list()
-                    break
-                version = event["object"]["metadata"]["resourceVersion"]
-                if event["type"] in {"ADDED", "MODIFIED"}:
-                    self.jobs.observe(event["object"])
-            else:
-                await asyncio.sleep(_LAG_EVERY_S)
 
     async def _report(self) -> None:
         while True:
@@ -219,45 +188,7 @@ class ThroughputHarness:
             await asyncio.sleep(_SAMPLE_EVERY_S)
             self._idle.sample()
 
-    async def _sample_lag(self) -> None:
-        while True:
-            due = time.monotonic() + _LAG_EVERY_S
-            await asyncio.sleep(_LAG_EVERY_S)
-            self._lags.append(max(0.0, time.monotonic() - due))
-
 
 def creators_of(shape: LoadShape) -> int:
     """Return the number of creations of a load that are in progress at once, at most."""
     return min(MOST_CREATORS, shape.queues * len(shape.classes))
-
-
-def summary(values: list[float]) -> dict[str, float | int | None]:
-    """Return the number of values, their p50, their p99 and the largest."""
-    return {
-        "count": len(values),
-        "p50": rounded(percentile(values, 0.5)),
-        "p99": rounded(percentile(values, 0.99)),
-        "max": rounded(max(values, default=None)),
-    }
-
-
-def mean(values: list[float]) -> float | None:
-    """Return the mean, or None without values."""
-    return sum(values) / len(values) if values else None
-
-
-def rounded(value: float | None) -> float | None:
-    """Return a time in seconds, rounded to milliseconds."""
-    return None if value is None else round(value, 3)
-
-
-def _first_error(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the first error of a group of tasks, which may contain groups."""
-    first = group.exceptions[0]
-    return _first_error(first) if isinstance(first, ExceptionGroup) else first
-
-
-def _cpu_times() -> tuple[float, float]:
-    """Return the idle and the complete CPU time of the machine since its start, in ticks."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return fields[3] + fields[4], sum(fields)

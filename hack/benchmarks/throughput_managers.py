@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from admitq_api.crds import create_crds
 from admitq_api.labels import ApiGroup, Names, names_for
-from benchmarks.api_calls import ApiCallKey, read_program
+from benchmarks.api_calls import ApiCallKey, read_program, samples
 from localcluster import crds, sessions
 from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.installation import Component, Installation
@@ -22,7 +22,13 @@ _READY_PATIENCE_S: Final = 600.0
 
 
 class MeasuredManager(Protocol):
-    """A queue manager beside a cluster."""
+    """A queue manager beside a cluster.
+
+    Attributes:
+        counts_calls: whether its processes count their calls.
+    """
+
+    counts_calls: bool
 
     def install(self) -> None:
         """Install the API.
@@ -61,6 +67,7 @@ class MeasuredManager(Protocol):
 class AdmitqManager:
     """admitq with its chart: the manager and the webhook."""
 
+    counts_calls = True
     _COMPONENTS: tuple[Component, ...] = ("manager", "webhook")
 
     def __init__(self, cluster: LocalCluster, group: ApiGroup) -> None:
@@ -99,6 +106,12 @@ class AdmitqManager:
             for component in self._COMPONENTS
         }
 
+    def admissions(self) -> int:
+        """Return the number of admissions in the metrics of the manager."""
+        metric = f"{self._names.metric_prefix}_admitted_workloads_total"
+        text = _read(self._installation.url("manager", "metrics"))
+        return int(sum(sample.value for sample in samples(text, (metric,))))
+
     def stop(self) -> None:
         """Stop both processes."""
         self._installation.stop(self._COMPONENTS)
@@ -109,6 +122,8 @@ class CommandManager:
 
     The command gets the administrator's kubeconfig in the variable KUBECONFIG.
     """
+
+    counts_calls = False
 
     def __init__(self, cluster: LocalCluster, group: ApiGroup, command: str) -> None:
         self._cluster = cluster
@@ -147,6 +162,37 @@ class CommandManager:
         """Stop the command and its children."""
         if self._process is not None:
             sessions.stop(self._process)
+
+
+class NoManager:
+    """No queue manager, for comparison. There are no processes, so there are no calls to count."""
+
+    counts_calls = True
+
+    def install(self) -> None:
+        """Do nothing."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def failure(self) -> str | None:
+        """Return None: nothing can end."""
+        return None
+
+    def usages(self) -> dict[str, Usage | None]:
+        """Return nothing."""
+        return {}
+
+    def calls(self) -> Mapping[str, Counter[ApiCallKey]]:
+        """Return nothing."""
+        return {}
+
+    def admissions(self) -> int:
+        """Return 0."""
+        return 0
+
+    def stop(self) -> None:
+        """Do nothing."""
 
 
 def manager_of(cluster: LocalCluster, group: ApiGroup, command: str | None) -> MeasuredManager:

@@ -141,6 +141,7 @@ class LocalCluster:
         *,
         component_names: Sequence[str] = COMPONENTS,
         api_server_arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
         owner: Process | None = None,
         say: Callable[[str], None] = to_stderr,
     ) -> bool:
@@ -152,6 +153,7 @@ class LocalCluster:
             pools: the simulated nodes, which need all components.
             component_names: the components to start. etcd and kube-apiserver are necessary.
             api_server_arguments: more command line arguments of kube-apiserver.
+            environment: environment variables of the components, in addition to those of this process.
             owner: the process that needs the cluster; `reclaim_orphans` stops the cluster when this process
                 has ended. None: the cluster runs until it is stopped.
             say: receives a message for each step.
@@ -185,7 +187,7 @@ class LocalCluster:
                 self._clear()
             for attempt in range(1, _START_ATTEMPTS + 1):
                 try:
-                    self._start(pools, api_server_arguments, options, programs, owner)
+                    self._start(pools, api_server_arguments, options, programs, environment, owner)
                 except ComponentDiedError as death:
                     self.processes.halt()
                     if attempt == _START_ATTEMPTS or not _BUSY_PORT.search(death.last_words):
@@ -280,6 +282,7 @@ class LocalCluster:
         api_server_arguments: Sequence[str],
         options: Any,
         programs: Mapping[str, Path],
+        environment: Mapping[str, str] | None,
         owner: Process | None,
     ) -> None:
         self.folder.mkdir(parents=True, mode=0o700)
@@ -305,11 +308,11 @@ class LocalCluster:
         if owner is not None:
             owner.write(self.folder / "owner.json")
         for name in ("etcd", "kube-apiserver"):
-            self.processes.spawn_component(name, command_lines[name])
+            self.processes.spawn_component(name, command_lines[name], environment)
             self._await_ready(name, ports)
         others = [name for name in options["components"] if name not in {"etcd", "kube-apiserver"}]
         for name in others:
-            self.processes.spawn_component(name, command_lines[name])
+            self.processes.spawn_component(name, command_lines[name], environment)
         with self.api() as api:
             for pool in pools:
                 nodes.create(api, pool)

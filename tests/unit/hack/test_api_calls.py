@@ -6,6 +6,7 @@ from admitq_api.labels import names_for
 from benchmarks.api_calls import (
     ApiCallKey,
     ApiServerCounts,
+    by_component,
     by_writer,
     read_api_server,
     read_program,
@@ -81,6 +82,17 @@ def test_calls_that_no_known_caller_counted_belong_to_the_rest():
     assert by_writer(total, {"harness": known["harness"]}, "manager") == {
         "harness": known["harness"],
         "manager": Counter({STATUS: 60, LEASE: 9}),
+    }
+
+
+def test_calls_of_components_are_those_that_only_they_send():
+    bind, event = ApiCallKey("create", "pods/binding", "201"), ApiCallKey("create", "events", "201")
+    conflict = ApiCallKey("update", "jobs.batch/status", "409")
+    calls = Counter({bind: 10, event: 4, conflict: 1, LEASE: 2, PODS: 5})
+    assert by_component(calls, "others") == {
+        "scheduler": {bind: 10},
+        "controller_manager": {event: 4, conflict: 1},
+        "others": {LEASE: 2, PODS: 5},
     }
 
 

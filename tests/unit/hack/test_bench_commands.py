@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import seed, webhook
+from admitq_api.labels import DEFAULT_GROUP
+from benchmarks import pods, seed, webhook
 from benchmarks.cli import main
 from benchmarks.commands import BENCHMARKS, SHAPES
+from benchmarks.pods import PodsPlan
 from benchmarks.seed import Plan
 from benchmarks.webhook import WebhookLoad
 from benchmarks.webhook_processes import WebhookFailed
@@ -40,6 +42,29 @@ def test_shape_runs_the_benchmark_of_its_name_with_the_same_options(
     assert json.loads(benchmark) == {"benchmark": "seed", "done": 7}
 
 
+@pytest.mark.parametrize(
+    ("options", "variants", "checks"),
+    [
+        ([], (pods.QUEUE,), False),
+        (["--no-queue"], (pods.NO_QUEUE,), False),
+        (["--compare"], (pods.QUEUE, pods.NO_QUEUE), False),
+        (["--check"], (pods.QUEUE, pods.NO_QUEUE), True),
+    ],
+)
+def test_pods_run_with_admitq_or_without_it_or_both(
+    options: list[str], variants: tuple[str, ...], checks: bool, monkeypatch: pytest.MonkeyPatch
+):
+    plans: list[PodsPlan] = []
+
+    def run(plan: PodsPlan) -> tuple[dict[str, Any], bool]:
+        plans.append(plan)
+        return {}, True
+
+    monkeypatch.setattr(pods, "run", run)
+    assert main(["throughput", "--shape", "pods", "--form", "20x500", *options]) == 0
+    assert plans == [PodsPlan(("20x500",), variants, 1.0, 1800.0, DEFAULT_GROUP, checks)]
+
+
 def test_missed_bound_of_a_shape_is_the_status_of_the_command(seed_plans: list[Plan]):
     assert main(["throughput", "--shape", "seed", "--jobs", "1"]) == 1
     assert seed_plans[0].setting == "literal"
@@ -65,6 +90,7 @@ def test_webhook_shape_runs_the_cases_and_reports_a_failure(
     [
         (["--shape", "restart", "--timeout", "5"], "unrecognized arguments: --timeout 5"),
         (["--shape", "webhook", "--setting", "literal"], "unrecognized arguments: --setting literal"),
+        (["--shape", "pods", "--check", "--no-queue"], "not allowed with argument"),
         (["--shape", "seed", "--jobs", "0"], "must be at least 1"),
         (["--shape", "huge"], "invalid choice: 'huge'"),
         (["--shape"], "expected one argument"),

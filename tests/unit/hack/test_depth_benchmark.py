@@ -66,7 +66,9 @@ class ScriptedConnection(LoadConnection):
         self.events.put_nowait(event(path.split("/")[-2], "Admitted", "Finished"))
         return LoadAnswer(self._patch_status, b"conflict")
 
-    async def watch(self, resource: str, path: str, version: str) -> AsyncGenerator[dict[str, Any]]:
+    async def watch(
+        self, resource: str, path: str, version: str, *, fields: str = ""
+    ) -> AsyncGenerator[dict[str, Any]]:
         while (shown := await self.events.get()) is not None:
             yield shown
 
