@@ -196,9 +196,11 @@ class EventRecorder:
         regarding_reference = _reference(regarding)
         related_reference = None if related is None else _reference(related)
         text = cut(note, MAX_NOTE_BYTES)
-        series_key = (_key(regarding_reference), _key(related_reference or {}), kind, reason, action)
-        # The object in any version.
-        unversioned = _key({**regarding_reference, "resourceVersion": ""})
+        regarding_key = _key(regarding_reference)
+        related_key = () if related_reference is None else _key(related_reference)
+        series_key = (regarding_key, related_key, kind, reason, action)
+        unversioned = regarding_key[:-1]
+        """The object in any version."""
         now, wall_time = self._clock(), self._wall()
         if at_most_every is not None and self._is_repetition(
             (unversioned, *series_key[1:]), now, at_most_every
@@ -368,7 +370,7 @@ def _reference(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(reference: dict[str, Any]) -> _ObjectKey:
-    return tuple(str(reference.get(field, "")) for field in _REFERENCE_FIELDS)
+    return tuple([str(reference.get(field, "")) for field in _REFERENCE_FIELDS])
 
 
 def _event_name(regarding: str) -> str:

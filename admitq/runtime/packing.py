@@ -17,6 +17,8 @@ _DICTIONARY_BYTES: Final = 16 * 1024
 _POOR_RATIO: Final = 4
 """An object that packs less well than this belongs to the next dictionary."""
 _MOST_DICTIONARIES: Final = 64
+_FIRST_OF_JSON: Final = ord("{")
+"""The first byte of an object that is not packed. It is larger than the number of any dictionary."""
 
 
 class ObjectPacker:
@@ -42,7 +44,9 @@ class ObjectPacker:
         return packed
 
     def unpack(self, packed: bytes) -> bytes:
-        """Return the serialised object."""
+        """Return the serialised object. If it is not packed, return it as it is."""
+        if packed[0] == _FIRST_OF_JSON:
+            return packed
         dictionary = self._dictionaries[packed[0]]
         return zlib.decompressobj(_WINDOW_BITS, dictionary).decompress(packed[1:])
 

@@ -1,4 +1,4 @@
-"""The last observed objects of one resource, as packed JSON.
+"""The last observed objects of one resource, as JSON that is packed once an object rests.
 
 Rules of this file:
 
@@ -11,16 +11,19 @@ Rules of this file:
   then the addition of the new one.
 - An object that cannot be parsed is quarantined with the reason. Its former value stays in the store, and
   other objects are not affected.
+- The objects that changed last are not packed: they are read and changed again soon. So objects of small
+  stores are never packed.
 """
 
 import contextlib
 import functools
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -34,6 +37,10 @@ log = logger(__name__)
 TOMBSTONE_LIFE_S = 600.0
 """How long a deletion is remembered: far longer than the deadline of a call, after which no response
 comes."""
+UNPACKED_OBJECTS: Final = 1000
+"""How many objects of a store, those that changed last, are not packed."""
+_LARGEST_UNPACKED_BYTES: Final = 8 * 1024
+"""Larger objects are packed at once, which limits the memory of those that are not packed."""
 
 
 class Key(NamedTuple):
@@ -85,7 +92,8 @@ class MalformedObject(Exception):
 class _Entry:
     uid: str
     resource_version: str
-    packed: bytes
+    data: bytes
+    """The JSON of the object, or its packed form."""
     indexed: tuple[tuple[str, str], ...]
 
 
@@ -152,6 +160,8 @@ class Store:
         self._errors = errors
         self._packer = ObjectPacker()
         self._entries: dict[Key, _Entry] = {}
+        self._unpacked: OrderedDict[Key, None] = OrderedDict()
+        """The objects that are not packed. The last one changed last."""
         self._tombstones: dict[str, _Tombstone] = {}
         self._handlers: list[Handler] = []
         self._complete_through = ""
@@ -197,7 +207,7 @@ class Store:
         return None if entry is None else entry.resource_version
 
     def _decode(self, entry: _Entry) -> dict[str, Any]:
-        return orjson.loads(self._packer.unpack(entry.packed))
+        return orjson.loads(self._packer.unpack(entry.data))
 
     # Writing
 
@@ -285,7 +295,8 @@ class Store:
                     for value in values(stored)
                 )
             )
-            packed = self._packer.pack(orjson.dumps(stored))
+            # A copy, because orjson returns bytes in a buffer that is several times as large.
+            data = bytes(memoryview(orjson.dumps(stored)))
         except Exception as error:  # noqa: BLE001 - an invalid object must not affect others
             self._quarantine(key, version, error)
             return None
@@ -296,10 +307,11 @@ class Store:
             entry = None
         if entry is not None:
             self._unindex(key, entry)
-        self._entries[key] = _Entry(uid, version, packed, indexed)
+        self._entries[key] = _Entry(uid, version, data, indexed)
+        self._pack_resting(key)
         for name, value in indexed:
             self._indexes[name].setdefault(value, {})[key] = None
-        old = None if entry is None else self._packer.unpack(entry.packed)
+        old = None if entry is None else self._packer.unpack(entry.data)
         return self._notify(ObjectChange("added" if entry is None else "modified", key, stored, old))
 
     def _should_store(
@@ -322,8 +334,19 @@ class Store:
 
     def _drop(self, key: Key, entry: _Entry) -> ObjectChange:
         del self._entries[key]
+        self._unpacked.pop(key, None)
         self._unindex(key, entry)
-        return self._notify(ObjectChange("deleted", key, None, self._packer.unpack(entry.packed)))
+        return self._notify(ObjectChange("deleted", key, None, self._packer.unpack(entry.data)))
+
+    def _pack_resting(self, changed: Key) -> None:
+        """Pack the object that has not changed for the longest time, or a large one that has changed."""
+        self._unpacked[changed] = None
+        self._unpacked.move_to_end(changed)
+        is_large = len(self._entries[changed].data) > _LARGEST_UNPACKED_BYTES
+        if is_large or len(self._unpacked) > UNPACKED_OBJECTS:
+            resting, _ = self._unpacked.popitem(last=is_large)
+            entry = self._entries[resting]
+            entry.data = self._packer.pack(entry.data)
 
     def _unindex(self, key: Key, entry: _Entry) -> None:
         for name, value in entry.indexed:

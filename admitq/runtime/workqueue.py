@@ -85,8 +85,10 @@ class WorkQueue(Generic[KeyT]):
         if key in self._waiting or key in self._urgent or self._delayed.get(key, float("inf")) <= due:
             return
         self._delayed[key] = due
-        heapq.heappush(self._heap, (due, next(self._order), key))
-        self._set_timer()
+        entry = (due, next(self._order), key)
+        heapq.heappush(self._heap, entry)
+        if self._heap[0] is entry:  # Otherwise the timer is set for an earlier key.
+            self._set_timer()
 
     def retry(self, key: KeyT, *, at_least: float = 0.0, at_most: float = LONGEST_RETRY_S) -> float:
         """Queue a key after a delay that doubles with each retry. Return the delay in seconds."""

@@ -27,6 +27,10 @@ def test_packed_objects_are_unpacked_as_they_were(objects: list[object]) -> None
     assert [orjson.loads(packer.unpack(data)) for data in packed] == objects
 
 
+def test_object_that_is_not_packed_is_returned_as_it_is() -> None:
+    assert ObjectPacker().unpack(serialised(1)) == serialised(1)
+
+
 def test_objects_packed_before_a_new_dictionary_remain_readable() -> None:
     packer = ObjectPacker()
     objects = [serialised(number, kind) for kind in ("first", "second", "third") for number in range(100)]

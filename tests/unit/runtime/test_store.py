@@ -1,13 +1,14 @@
 """The store keeps the newest version of each object, and reports each change once."""
 
 import tracemalloc
+from hashlib import sha256
 from typing import Any
 
 import orjson
 import pytest
 
 from admitq.runtime.resources import CONFIG_MAPS
-from admitq.runtime.store import TOMBSTONE_LIFE_S, Key, ObjectChange, Store
+from admitq.runtime.store import TOMBSTONE_LIFE_S, UNPACKED_OBJECTS, Key, ObjectChange, Store
 
 
 def obj(
@@ -265,6 +266,41 @@ def test_stored_object_needs_little_more_memory_than_its_json():
     finally:
         tracemalloc.stop()
     assert held / 500 < size + 700
+
+
+def measure_memory_of_objects(size: int, count: int) -> float:
+    """Return the bytes of memory that a store needs for each of many objects that resemble each other."""
+    store = Store(CONFIG_MAPS)
+    text = "".join(sha256(bytes([number % 256])).hexdigest() for number in range(size // 64))
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            store.upsert(obj(f"n{number}", uid=f"u{number}", data={"text": text}))
+        held, _ = tracemalloc.get_traced_memory()
+        assert [item["data"] for item in store.list()] == [{"text": text}] * count
+        return held / count
+    finally:
+        tracemalloc.stop()
+
+
+def test_objects_that_rest_while_others_change_are_packed():
+    assert measure_memory_of_objects(4096, count=6 * UNPACKED_OBJECTS) < 4096 / 3
+
+
+def test_large_objects_are_packed_at_once():
+    assert measure_memory_of_objects(12 * 1024, count=500) < 12 * 1024 / 3
+
+
+def test_object_is_the_same_before_and_after_it_is_packed():
+    store = Store(CONFIG_MAPS)
+    first = obj(data={"x": "1"})
+    store.upsert(first)
+    for number in range(UNPACKED_OBJECTS):
+        store.upsert(obj(f"n{number}", uid=f"u{number}"))
+    assert store.get("ns", "a") == first
+    change = store.upsert(obj(version="11"))
+    assert change is not None
+    assert change.old == first
 
 
 def test_change_of_read_object_does_not_change_store():
