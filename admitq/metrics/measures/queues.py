@@ -1,7 +1,7 @@
 """Gauges of ClusterQueues, LocalQueues and cohorts, set when their controllers refresh them."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from admitq.core.amounts import UNLIMITED
 from admitq.core.model import ClusterQueue, ObjectKey
@@ -42,6 +42,8 @@ class QueueMeasures:
         """Cohorts with a deleted object that are still named, with their numbers at that time."""
         self._pending: dict[ObjectKey, int] = {}
         """How many workloads are pending in each LocalQueue that was reported."""
+        self._replaced: dict[Labels, dict[str, set[Labels]]] = {}
+        """The other labels of the series of each object, by the labels that name it and by gauge."""
         self._metrics.update_on_scrape(self._count_subtrees)
 
     @property
@@ -123,6 +125,7 @@ class QueueMeasures:
         self._admitted[name] = status.admitted
         gauges = self._metrics
         active = status.pending - status.inadmissible
+        cohort = (("cohort", next(iter(self._ancestors[name]), "")),)
         gauges.set("reserving_active_workloads", status.reserving, cluster_queue=name)
         if not gauges.has_custom_labels_from(LabelSource.WORKLOAD):
             gauges.set("pending_workloads", active, cluster_queue=name, status="active")
@@ -134,17 +137,14 @@ class QueueMeasures:
         for state in ("pending", "active", "terminating"):
             gauges.set("cluster_queue_status", float(state == current), cluster_queue=name, status=state)
         if status.share is not None:
-            gauges.forget(("cluster_queue_weighted_share",), cluster_queue=name)
-            cohort = next(iter(self._ancestors[name]), "")
-            gauges.set(
-                "cluster_queue_weighted_share",
-                metric_share(status.share),
-                cluster_queue=name,
-                cohort=cohort,
-            )
+            shares = {cohort: metric_share(status.share)}
+            self._replace("cluster_queue_weighted_share", {"cluster_queue": name}, shares)
         if self._scope.has_resource_series:
-            self._set_totals("cluster_queue_resource_reservation", status.flavors_reservation, name)
-            self._set_totals("cluster_queue_resource_usage", status.flavors_usage, name)
+            for series, totals in (
+                ("cluster_queue_resource_reservation", status.flavors_reservation),
+                ("cluster_queue_resource_usage", status.flavors_usage),
+            ):
+                self._replace(series, {"cluster_queue": name}, _values_of(totals, *cohort))
 
     def local_queue_reported(self, key: ObjectKey, status: LocalQueueStatus) -> None:
         """Set the gauges of a LocalQueue to the core's numbers."""
@@ -161,25 +161,32 @@ class QueueMeasures:
             ("local_queue_resource_reservation", status.flavors_reservation),
             ("local_queue_resource_usage", status.flavors_usage),
         ):
-            gauges.forget((series,), **labels)
-            for flavor in totals or ():
-                for resource, total, _ in flavor.resources:
-                    gauges.set(
-                        series,
-                        metric_amount(resource, total),
-                        flavor=flavor.flavor,
-                        resource=resource,
-                        **labels,
-                    )
+            self._replace(series, labels, _values_of(totals or ()))
+        self._replace("local_queue_admission_fair_sharing_usage", labels, self._past_usage(key, status))
 
-        gauges.forget(("local_queue_admission_fair_sharing_usage",), **labels)
-        if status.consumed is not None:
-            gauges.set(
-                "local_queue_admission_fair_sharing_usage",
-                INFINITE if status.weighted_past_usage is None else float(status.weighted_past_usage),
-                cluster_queue=self._scope.cluster_queue_of(key) or "",
-                **labels,
-            )
+    def _past_usage(self, key: ObjectKey, status: LocalQueueStatus) -> Mapping[Labels, float]:
+        """Return the past usage of a LocalQueue by ClusterQueue, if it is known."""
+        if status.consumed is None:
+            return {}
+        usage = INFINITE if status.weighted_past_usage is None else float(status.weighted_past_usage)
+        return {(("cluster_queue", self._scope.cluster_queue_of(key) or ""),): usage}
+
+    def _replace(self, series: str, labels: Mapping[str, str], values: Mapping[Labels, float]) -> None:
+        """Set all values of a gauge for one object, and drop its series that have no value any more.
+
+        A search for series takes long if there are many, so it only runs if one may have to be dropped.
+
+        Args:
+            series: the gauge.
+            labels: the labels that name the object.
+            values: the values by the other labels.
+        """
+        by_series = self._replaced.setdefault(tuple(labels.items()), {})
+        if not by_series.get(series, set()) <= values.keys():
+            self._metrics.forget((series,), **labels)
+        by_series[series] = set(values)
+        for others, value in values.items():
+            self._metrics.set(series, value, **labels, **dict(others))
 
     def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
         """Set the gauges of a cohort to the core's numbers."""
@@ -187,36 +194,39 @@ class QueueMeasures:
             return
         self._without_object.pop(name, None)
         self._cohorts.add(name)
-        self._metrics.forget(("cohort_info",), cohort=name)
-        self._metrics.set("cohort_info", 1, cohort=name, parent_cohort=parent, root_cohort=root)
+        labels = {"cohort": name}
+        self._replace("cohort_info", labels, {(("parent_cohort", parent), ("root_cohort", root)): 1})
         if status.share is not None:
             self._metrics.set("cohort_weighted_share", metric_share(status.share), cohort=name)
         for series, amounts in (
             ("cohort_subtree_quota", status.subtree_quota),
             ("cohort_subtree_resource_reservations", status.subtree_reservations),
         ):
-            self._metrics.forget((series,), cohort=name)
-            for (flavor, resource), amount in amounts:
-                self._metrics.set(
-                    series, metric_amount(resource, amount), cohort=name, flavor=flavor, resource=resource
-                )
+            values = {
+                (("flavor", flavor), ("resource", resource)): metric_amount(resource, amount)
+                for (flavor, resource), amount in amounts
+            }
+            self._replace(series, labels, values)
 
     def forget_cluster_queue(self, name: str) -> None:
         """Drop the series of a ClusterQueue that was deleted."""
         self._ancestors.pop(name, None)
         self._admitted.pop(name, None)
         self._cluster_queues.discard(name)
+        self._replaced.pop((("cluster_queue", name),), None)
         self._metrics.forget_cluster_queue(name)
 
     def forget_local_queue(self, namespace: str, name: str) -> None:
         """Drop the series of a LocalQueue that was deleted or is not selected any more."""
         self._pending.pop(ObjectKey(namespace, name), None)
+        self._replaced.pop((("name", name), ("namespace", namespace)), None)
         self._metrics.forget_local_queue(namespace, name)
 
     def forget_cohort(self, name: str) -> None:
         """Drop the series of a cohort that has no object and is not named any more."""
         self._cohorts.discard(name)
         self._without_object.pop(name, None)
+        self._replaced.pop((("cohort", name),), None)
         self._metrics.forget_cohort(name)
 
     def _count_subtrees(self) -> None:
@@ -232,16 +242,11 @@ class QueueMeasures:
                     counts[add_custom_labels(custom, cohort=cohort)] += self._admitted[name]
         set_counts(self._metrics, series, counts, [{"cohort": cohort} for cohort in self._cohorts])
 
-    def _set_totals(self, series: str, totals: tuple[FlavorTotals, ...], name: str) -> None:
-        self._metrics.forget((series,), cluster_queue=name)
-        cohort = next(iter(self._ancestors.get(name, ())), "")
-        for flavor in totals:
-            for resource, total, _ in flavor.resources:
-                self._metrics.set(
-                    series,
-                    metric_amount(resource, total),
-                    cohort=cohort,
-                    cluster_queue=name,
-                    flavor=flavor.flavor,
-                    resource=resource,
-                )
+
+def _values_of(totals: Iterable[FlavorTotals], *labels: tuple[str, str]) -> dict[Labels, float]:
+    """Return amounts by flavor and resource, each after further labels."""
+    return {
+        (*labels, ("flavor", flavor.flavor), ("resource", resource)): metric_amount(resource, total)
+        for flavor in totals
+        for resource, total, _ in flavor.resources
+    }

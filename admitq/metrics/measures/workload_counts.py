@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from admitq.core.model import ObjectKey, Workload
 from admitq.metrics.custom_labels import LabelSource
@@ -13,8 +13,7 @@ from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadState:
+class WorkloadState(NamedTuple):
     """The state by which one workload is counted."""
 
     queue: ObjectKey

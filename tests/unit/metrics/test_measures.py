@@ -10,7 +10,14 @@ from admitq.core.activity import ActiveReason
 from admitq.core.amounts import FlavorResource
 from admitq.core.fair_sharing import NO_SHARE, Share
 from admitq.core.model import ConsumedResources, ObjectKey
-from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueReason, LocalQueueStatus
+from admitq.core.statuses import (
+    ClusterQueueStatus,
+    CohortStatus,
+    FlavorTotals,
+    LocalQueueReason,
+    LocalQueueStatus,
+    ResourceTotal,
+)
 from admitq.metrics.measures.gauges import PendingWorkloads
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
@@ -354,6 +361,32 @@ def test_d19_preemption_skips_of_deleted_cluster_queue_do_not_return() -> None:
     measures.forget_cluster_queue("cq")
     measures.workloads.preemptions_skipped({})
     assert measures.value("admission_cycle_preemption_skips", cluster_queue="cq") is None
+
+
+def test_usage_of_local_queue_is_exposed_for_its_present_flavors() -> None:
+    measures = MeasuresWithMetrics()
+
+    def report(queue: str, *flavors: str) -> None:
+        totals = tuple(FlavorTotals(flavor, (ResourceTotal("cpu", 2000, 0),)) for flavor in flavors)
+        status = LocalQueueStatus(True, LocalQueueReason.READY, 0, 1, 1, totals, totals)
+        measures.queues.local_queue_reported(ObjectKey("team", queue), status)
+
+    def exposed(queue: str) -> set[str]:
+        return {
+            flavor
+            for flavor in ("spot", "reserved")
+            if measures.value("local_queue_resource_usage", name=queue, flavor=flavor) == 2
+        }
+
+    report("main", "spot", "reserved")
+    report("other", "spot")
+    assert exposed("main") == {"spot", "reserved"}
+    report("main", "reserved")
+    assert (exposed("main"), exposed("other")) == ({"reserved"}, {"spot"})
+    measures.queues.forget_local_queue("team", "main")
+    assert exposed("main") == set()
+    report("main", "spot")
+    assert exposed("main") == {"spot"}
 
 
 def test_fair_sharing_usage_of_local_queue_is_exposed_if_it_counts() -> None:

@@ -45,6 +45,19 @@ def test_series_of_deleted_cluster_queue_are_removed_and_others_stay() -> None:
     assert sum('"kept"' in line for line in lines(metrics)) == 2
 
 
+def test_series_that_return_after_their_removal_start_again() -> None:
+    metrics = Metrics()
+    for drop in (
+        lambda: metrics.forget_cluster_queue("again"),
+        lambda: metrics.clear("admitted_workloads_total"),
+        lambda: None,
+    ):
+        metrics.increment("admitted_workloads_total", 2, cluster_queue="again", priority_class="")
+        [line] = [line for line in lines(metrics) if '"again"' in line]
+        assert line.endswith(" 2.0")
+        drop()
+
+
 def test_series_of_deleted_local_queue_are_removed_only_in_its_namespace() -> None:
     metrics = Metrics()
     for namespace in ("team-a", "team-b"):
