@@ -267,6 +267,8 @@ async def execute_plan(ctx: Context, what: ActionPlan) -> float | None:
             caller decides again then, and reports what is true by that time.
         ApiError: a write failed for another reason.
     """
+    if not what.actions:
+        return what.requeue_after
     with call_priority(what.priority):
         priority = current_priority(what.priority)
         is_report = priority in _REPORT_PRIORITIES and what.has_writes

@@ -11,7 +11,7 @@ from admitq.controllers.pods.remaining_pods_finder import RemainingPodsFinder
 from admitq.controllers.workload.absent_owners import AbsentOwners
 from admitq.controllers.workload.case import WorkloadInputs
 from admitq.controllers.workload.execution_times import ExecutionTimes
-from admitq.controllers.workload.finishing import is_orphan
+from admitq.controllers.workload.finishing import is_final, is_orphan
 from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Instant, ObjectKey
 from admitq.runtime.store import Key
@@ -58,7 +58,7 @@ class WorkloadController:
         if self._acting_since is None:
             self._acting_since = self._ctx.clock()
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
-        if workload is None:
+        if workload is None or is_final(workload, self._ctx.names, self._ctx.settings):
             return None
         inputs = self._gather_inputs(key, workload)
         is_held = _is_held_for_owner(workload, self._ctx.names)

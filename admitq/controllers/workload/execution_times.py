@@ -36,15 +36,20 @@ class ExecutionTimes:
     def observe(self, change: ObjectChange) -> None:
         """Observe a change of a Workload. Its first version does not show whether an admission ended."""
         former, latter = change.old, change.new
+        ran = 0 if former is None or latter is None else max(0, self._ended(former, latter))
+        if not ran and change.key not in self._unrecorded:
+            return
         if former is None or latter is None or _is_recorded(former, latter):
             self._unrecorded.pop(change.key, None)
-        elif (ran := self._ended(former, latter)) > 0:
+        else:
             self._unrecorded[change.key] = self.unrecorded(change.key) + ran
 
     def _ended(self, former: JsonObject, latter: JsonObject) -> Instant:
         """Return the duration of the admission that ended between two versions; 0 if none did."""
+        if not is_condition_true(former, ConditionType.ADMITTED):
+            return 0
         began = condition_since(former, ConditionType.ADMITTED)
-        if not is_condition_true(former, ConditionType.ADMITTED) or began is None:
+        if began is None:
             return 0
         changed = condition_since(latter, ConditionType.ADMITTED)
         if is_condition_true(latter, ConditionType.ADMITTED) and changed == began:

@@ -12,12 +12,32 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.pods import remaining_pods
 from admitq.controllers.pods.remaining_pods import RemainingPods
+from admitq.controllers.settings import ControllerSettings
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
 from admitq.translate import messages
 from admitq.workloads.transitions import StatusTransition, is_condition_true
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
+from admitq_api.labels import Names
+
+
+def is_final(workload: JsonObject, names: Names, settings: ControllerSettings) -> bool:
+    """Whether a Workload has finished, is kept without a time limit, and has not lost its owner.
+
+    No step has anything to do for it, whatever the other inputs are.
+    """
+    metadata = workload["metadata"]
+    return (
+        settings.retention.after_finished is None
+        and is_condition_true(workload, ConditionType.FINISHED)
+        and "deletionTimestamp" not in metadata
+        and (bool(metadata.get("ownerReferences")) or not _had_owner(workload, names))
+    )
+
+
+def _had_owner(workload: JsonObject, names: Names) -> bool:
+    return bool(value_at(workload, ("metadata", "labels", names.job_uid)))
 
 
 def is_orphan(workload: JsonObject, inputs: WorkloadInputs) -> bool:
@@ -25,8 +45,9 @@ def is_orphan(workload: JsonObject, inputs: WorkloadInputs) -> bool:
     metadata = workload["metadata"]
     if metadata.get("ownerReferences") and not inputs.owners_gone:
         return False
-    had_owner = bool(value_at(metadata, ("labels", inputs.names.job_uid)))
-    return "deletionTimestamp" in metadata or (inputs.settings.finish_orphaned and had_owner)
+    return "deletionTimestamp" in metadata or (
+        inputs.settings.finish_orphaned and _had_owner(workload, inputs.names)
+    )
 
 
 def finish_orphan(case: WorkloadCase) -> ActionPlan | None:

@@ -7,11 +7,11 @@ from admitq.controllers.context import Context, CoreView
 from admitq.controllers.controller_names import WORKLOAD
 from admitq.controllers.controller_specs import ControllerSpec, Watch
 from admitq.controllers.indexes import BY_CLUSTER_QUEUE, BY_NAMESPACE, BY_QUEUE, namespaced_index_value
-from admitq.controllers.key_maps import DELETION, LABELS, OWNERS, SPEC, differs
+from admitq.controllers.key_maps import DELETION, LABELS, SPEC, differs
 from admitq.controllers.workload.controller import WorkloadController
+from admitq.controllers.workload.finishing import is_final
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES
 from admitq.runtime.store import Key, ObjectChange
-from admitq.workloads.transitions import is_condition_true
 from admitq_api.conditions import ConditionType, find_condition
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -30,17 +30,12 @@ class _WorkloadKeys:
 
         A start observes many of these. No step has anything to do for them.
         """
-        return () if change.old_bytes is None and self._is_final(change.new) else (change.key,)
-
-    def _is_final(self, workload: JsonObject | None) -> bool:
-        """Whether a Workload has finished, is kept without a time limit, and has an owner."""
-        return (
-            workload is not None
-            and self._ctx.settings.retention.after_finished is None
-            and is_condition_true(workload, ConditionType.FINISHED)
-            and not value_at(workload, DELETION)
-            and bool(value_at(workload, OWNERS))
+        is_skipped = (
+            change.old_bytes is None
+            and change.new is not None
+            and is_final(change.new, self._ctx.names, self._ctx.settings)
         )
+        return () if is_skipped else (change.key,)
 
     def in_local_queue(self, change: ObjectChange) -> Iterable[Key]:
         """Return the Workloads of a LocalQueue that was created, deleted, or changed its state."""

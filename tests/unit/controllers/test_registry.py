@@ -96,7 +96,14 @@ FINISHED = condition("Finished", True, "Succeeded")
     [
         pytest.param(None, workload(FINISHED), None, False, id="final when first observed"),
         pytest.param(None, workload(FINISHED), 1, True, id="deleted after a retention"),
-        pytest.param(None, workload(FINISHED, owner=None), None, True, id="without owner"),
+        pytest.param(None, workload(FINISHED, owner=None), None, False, id="never had an owner"),
+        pytest.param(
+            None,
+            workload(FINISHED, owner=None, metadata={"labels": {NAMES.job_uid: "uid-j"}}),
+            None,
+            True,
+            id="has lost its owner",
+        ),
         pytest.param(
             None,
             workload(FINISHED, metadata={"deletionTimestamp": "2026-03-01T10:00:00Z"}),

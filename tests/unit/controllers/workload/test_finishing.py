@@ -4,8 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from admitq.controllers.plan import ActionPlan, Delete, Patch, RecordEvent, RemoveFinalizer
+from admitq.controllers.workload.finishing import is_final
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     FINISHED,
@@ -15,14 +18,46 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     reserved,
+    settings_with,
     timestamp,
     workload,
 )
 from tests.unit.controllers.workload.decisions import apply_plan, events_of, plan_for
+from tests.unit.controllers.workload_states import QUEUE_INPUTS, draw_workload
 
 DELETED = {"deletionTimestamp": timestamp(0)}
 
 ORPHANED = {"labels": {NAMES.job_uid: "uid-j"}}
+
+
+@given(st.data())
+def test_final_workload_has_nothing_to_decide(data: st.DataObject) -> None:
+    obj = draw_workload(data)
+    metadata = {**obj["metadata"], **data.draw(st.sampled_from([{}, ORPHANED, DELETED]))}
+    if data.draw(st.booleans()):
+        del metadata["ownerReferences"]
+    conditions = [*obj["status"].get("conditions", []), FINISHED]
+    obj = {**obj, "metadata": metadata, "status": {**obj["status"], "conditions": conditions}}
+    settings = {"finish_orphaned": data.draw(st.booleans())}
+    assume(is_final(obj, NAMES, settings_with(**settings)))
+    assert plan_for(obj, 310, settings=settings, **data.draw(st.sampled_from(QUEUE_INPUTS))) == ActionPlan()
+
+
+@pytest.mark.parametrize(
+    ("obj", "retention", "expected"),
+    [
+        pytest.param(workload(FINISHED), None, True, id="kept"),
+        pytest.param(workload(FINISHED), 1, False, id="deleted after its retention"),
+        pytest.param(workload(FINISHED, metadata=DELETED), None, False, id="being deleted"),
+        pytest.param(workload(FINISHED, owner=None), None, True, id="never had an owner"),
+        pytest.param(workload(FINISHED, owner=None, metadata=ORPHANED), None, False, id="lost its owner"),
+        pytest.param(admitted(), None, False, id="runs"),
+    ],
+)
+def test_finished_workload_is_final_unless_it_ends_later(
+    obj: dict[str, Any], retention: int | None, *, expected: bool
+) -> None:
+    assert is_final(obj, NAMES, settings_with(after_finished=retention)) is expected
 
 
 def test_workload_without_owner_is_finished_and_released() -> None:
