@@ -110,8 +110,8 @@ VARIANTS: Final = (
     Variant("form", "with warnings of unknown fields", reports_unknown_fields=True),
     Variant(
         "form",
-        "with warnings, single fields of template, conditions first",
-        definition="divided-template-conditions-first",
+        "with warnings, single fields of template and status, conditions first",
+        definition="single-fields-conditions-first",
         reports_unknown_fields=True,
     ),
     Variant("form", "merge patch", write=MERGE_PATCH),
@@ -130,6 +130,7 @@ VARIANTS: Final = (
         "schema",
         managers_own_single_fields_of_template="divided-template",
         pod_sets_are_one_field_of_managers="atomic-pod-sets",
+        managers_own_single_fields_of_conditions_and_admission="divided-status",
         template_without_schema="open-template",
         template_without_schema_and_single_fields="open-divided-template",
         template_drops_unknown_fields="closed-template",

@@ -88,6 +88,13 @@ def make_pod_sets_atomic(crd: Schema) -> None:
     pod_sets.pop("x-kubernetes-list-map-keys")
 
 
+def divide_status(crd: Schema) -> None:
+    """Let field managers own single fields of conditions and of the admission."""
+    status = _root(crd)["properties"]["status"]["properties"]
+    for schema in (status["conditions"]["items"], status["admission"]):
+        schema.pop("x-kubernetes-map-type")
+
+
 def close_template(crd: Schema) -> None:
     """Remove unknown fields of pod templates instead of keeping them."""
     for _, schema in _objects(_pod_set(crd)["properties"]["template"]):
@@ -117,8 +124,9 @@ def _open_and_divided_template(crd: Schema) -> None:
     divide_template(crd)
 
 
-def _divided_template_and_conditions_first(crd: Schema) -> None:
+def _single_fields_and_conditions_first(crd: Schema) -> None:
     divide_template(crd)
+    divide_status(crd)
     evaluate_conditions_first(crd)
 
 
@@ -131,7 +139,8 @@ CHANGES: Final[Mapping[str, Callable[[Schema], None]]] = {
     "open-template": open_template,
     "divided-template": divide_template,
     "atomic-pod-sets": make_pod_sets_atomic,
-    "divided-template-conditions-first": _divided_template_and_conditions_first,
+    "divided-status": divide_status,
+    "single-fields-conditions-first": _single_fields_and_conditions_first,
     "open-divided-template": _open_and_divided_template,
     "closed-template": close_template,
     "conditions-first": evaluate_conditions_first,

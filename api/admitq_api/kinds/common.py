@@ -78,7 +78,8 @@ class Condition(ApiModel):
     """A message for people that explains the condition."""
 
 
-Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), map_list("type")]
+# Each condition is one field for field managers: smaller objects, and cheaper writes of the API server.
+Conditions = Annotated[tuple[Annotated[Condition, ATOMIC_MAP], ...], Field(max_length=16), map_list("type")]
 
 
 class LabelSelectorRequirement(ApiModel):

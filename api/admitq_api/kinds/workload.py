@@ -477,7 +477,8 @@ class WorkloadStatus(ApiModel):
     """The conditions of the workload, such as QuotaReserved, Admitted, PodsReady, Evicted, Preempted,
     Requeued and Finished."""
 
-    admission: Admission | None = None
+    # One field for field managers, so that an apply leaves no part of an earlier admission.
+    admission: Annotated[Admission | None, ATOMIC_MAP] = None
     """The reserved quota, and the ClusterQueue that it was reserved in."""
 
     requeue_state: RequeueState | None = None
