@@ -216,6 +216,9 @@ class EventRecorder:
         if at_most_every is None and not self._allow(unversioned, now):
             self._drop("too many for the object")
             return
+        if self._queue.full():
+            self._drop("queue full")
+            return
         event: dict[str, Any] = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,

@@ -21,7 +21,7 @@ from yarl import URL
 from admitq.runtime.credentials import Credentials, CredentialsError
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, TokenBucket, current_priority
-from admitq.runtime.write_scheduler import WriteScheduler, WriteSlot
+from admitq.runtime.write_scheduler import WriteScheduler, WriteSlot, slot_in_use
 
 JSON: Final = "application/json"
 
@@ -169,12 +169,25 @@ class Transport:
         """Send a request. A write waits for a slot of its class first, which does not count as its time."""
         if not request.write:
             return await self._send(session, request, None, timeout)
+        if (enclosing := slot_in_use()) is not None:
+            return await self._send(session, request, enclosing, timeout)
+        slot = await self._take_slot(current_priority(request.default_priority), deadline)
+        try:
+            return await self._send(session, request, slot, timeout)
+        finally:
+            self._scheduler.release(slot)
+
+    async def _take_slot(self, priority: CallPriority, deadline: asyncio.Timeout) -> WriteSlot:
+        """Take a slot, and postpone the deadline by the time for which none was free."""
+        slot = self._scheduler.take_free(priority)
+        if slot is not None:
+            return slot
         now, ends_at = asyncio.get_running_loop().time, deadline.when()
         began = now()
         deadline.reschedule(None)
-        async with self._scheduler.slot(current_priority(request.default_priority)) as slot:
-            deadline.reschedule(None if ends_at is None else ends_at + now() - began)
-            return await self._send(session, request, slot, timeout)
+        slot = await self._scheduler.take(priority)
+        deadline.reschedule(None if ends_at is None else ends_at + now() - began)
+        return slot
 
     async def _send(
         self,

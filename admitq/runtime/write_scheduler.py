@@ -114,18 +114,30 @@ class WriteScheduler:
         Raises:
             NoFreeSlotError: no slot is free now. This method does not wait.
         """
-        if _slot_in_use() is not None:
+        if slot_in_use() is not None:
             yield
             return
-        slot = self._take_free(priority)
+        slot = self.take_free(priority)
         if slot is None:
             raise NoFreeSlotError(priority)
         with self.use(slot):
             yield
 
+    def take_free(self, priority: CallPriority) -> WriteSlot | None:
+        """Take a slot. Return None if the limit of its class allows none now, or if others wait for it.
+
+        The caller must release the slot.
+        """
+        write_class = self._classes.get(priority)
+        if write_class is not None:
+            if write_class.waiting or not self._is_free(priority, write_class):
+                return None
+            write_class.held += 1
+        return WriteSlot(priority)
+
     async def take(self, priority: CallPriority) -> WriteSlot:
         """Wait for a slot of a class, and take it. The caller must release it."""
-        slot = self._take_free(priority)
+        slot = self.take_free(priority)
         if slot is not None:
             return slot
         write_class = self._classes[priority]
@@ -167,7 +179,7 @@ class WriteScheduler:
     @contextlib.asynccontextmanager
     async def slot(self, priority: CallPriority) -> AsyncGenerator[WriteSlot]:
         """Hold a slot for the writes of the block: that of the enclosing block, or else a new one."""
-        enclosing = _slot_in_use()
+        enclosing = slot_in_use()
         if enclosing is not None:
             yield enclosing
             return
@@ -194,15 +206,6 @@ class WriteScheduler:
             write_class.limit.adapt(self._load.slowness, is_rejected=is_rejected, is_used=is_used)
 
     # --- granting ---------------------------------------------------------------------------------
-
-    def _take_free(self, priority: CallPriority) -> WriteSlot | None:
-        """Take a slot; None if the limit of its class allows none now, or if others wait for it."""
-        write_class = self._classes.get(priority)
-        if write_class is not None:
-            if write_class.waiting or not self._is_free(priority, write_class):
-                return None
-            write_class.held += 1
-        return WriteSlot(priority)
 
     def _is_free(self, priority: CallPriority, write_class: _WriteClass) -> bool:
         if write_class.held >= max(1, self._effective_limit(priority, write_class)):
@@ -240,6 +243,7 @@ class WriteScheduler:
         self._grant()
 
 
-def _slot_in_use() -> WriteSlot | None:
+def slot_in_use() -> WriteSlot | None:
+    """Return the slot in which the present writes are sent; None if none was taken for them."""
     slot = _used_slot.get()
     return slot if slot is not None and slot.is_held else None

@@ -135,7 +135,8 @@ def read_pod_set(raw: Mapping[str, Any], field: str, problems: list[ResourceProb
     if len(problems) == count:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[read_fields] = pod_set
+        # A copy, because orjson returns bytes in a buffer that is several times as large.
+        _known[bytes(memoryview(read_fields))] = pod_set
     return pod_set
 
 
