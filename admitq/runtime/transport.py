@@ -154,7 +154,8 @@ class Transport:
                 renewed = True
                 await self._renew(failure)
             elif failure.status in {429, 503} and failure.retry_after is not None and attempt < MAX_RETRIES:
-                await _wait(failure, attempt, deadline)
+                with self._scheduler.retry_of(current_priority(request.default_priority)):
+                    await _wait(failure, attempt, deadline)
             else:
                 raise failure
         raise AssertionError("unreachable")

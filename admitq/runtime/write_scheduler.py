@@ -3,8 +3,8 @@
 The CPU time of the API server is what limits a busy cluster. Each write that is in progress delays all
 others, also those of other programs. Therefore each class of writes has a limit of its own, which follows
 the load of the API server (``adaptive_limit``). The classes are those of ``CallPriority``. While a write of a
-higher class waits, a lower class has its smallest limit. The smallest limit is greater than 0, so that no
-class waits forever.
+higher class waits, or a rejected call of a higher priority waits for its retry, a lower class has its
+smallest limit. The smallest limit is greater than 0, so that no class waits forever.
 
 A write takes a slot of its class for as long as it is in progress. A caller may take the slot before it
 decides what to write, so that the write states what is true when it is sent.
@@ -13,7 +13,7 @@ decides what to write, so that the write states what is true when it is sent.
 import asyncio
 import contextlib
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -85,6 +85,8 @@ class WriteScheduler:
         self._classes = {
             priority: _WriteClass(AdaptiveLimit(bounds[priority])) for priority in sorted(bounds)
         }
+        self._retries: Counter[CallPriority] = Counter()
+        """How many rejected calls wait for their retry, by priority."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -187,8 +189,23 @@ class WriteScheduler:
         with self.use(slot):
             yield slot
 
+    @contextlib.contextmanager
+    def retry_of(self, priority: CallPriority) -> Generator[None]:
+        """Wait in the block for the retry of a call that the API server rejected because of its load.
+
+        Calls of any priority count, also reads: the retry must not be rejected because of lower writes.
+        """
+        self._retries[priority] += 1
+        try:
+            yield
+        finally:
+            self._retries[priority] -= 1
+            self._grant()
+
     def record(self, slot: WriteSlot, operation: str, seconds: float, status: int) -> None:
         """Record a finished write, and adapt the limit of its class.
+
+        A rejection also shrinks the limits of all lower classes.
 
         Args:
             slot: the slot of the write.
@@ -200,10 +217,15 @@ class WriteScheduler:
         is_rejected = status in _OVERLOADED_STATUSES
         if 200 <= status < 300:  # An error is found before the write, so its time says nothing.
             self._load.record(operation, seconds)
+        now = self._clock()
         write_class = self._classes.get(slot.priority)
         if write_class is not None:
             is_used = write_class.held >= write_class.limit.value
-            write_class.limit.adapt(self._load.slowness, is_rejected=is_rejected, is_used=is_used)
+            write_class.limit.adapt(self._load.slowness, now, is_rejected=is_rejected, is_used=is_used)
+        if is_rejected:
+            for priority, lower in self._classes.items():
+                if priority > slot.priority:
+                    lower.limit.shrink_after_rejection(now)
 
     # --- granting ---------------------------------------------------------------------------------
 
@@ -213,8 +235,10 @@ class WriteScheduler:
         return self._clock() >= write_class.paused_until
 
     def _effective_limit(self, priority: CallPriority, write_class: _WriteClass) -> float:
-        """Return the limit, which is the smallest one while a higher class waits."""
-        is_behind = any(each.waiting for above, each in self._classes.items() if above < priority)
+        """Return the limit, which is the smallest one while a higher class or a higher retry waits."""
+        is_behind = any(each.waiting for above, each in self._classes.items() if above < priority) or any(
+            count for above, count in self._retries.items() if above < priority
+        )
         return write_class.limit.least if is_behind else write_class.limit.value
 
     def _grant(self) -> None:

@@ -15,8 +15,10 @@ import pytest
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials, FileToken, TlsContextLoader
 from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from admitq.runtime.transport import ApiCall
+from admitq.runtime.write_scheduler import NoFreeSlotError
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually
 from tests.faults import proxy as p
@@ -81,6 +83,32 @@ async def test_call_is_retried_after_the_retry_after_date(proxy: Proxy, through:
     proxy.fault(p.refuse_with(503, "Later", Retry_After=date))
     await client.get(NAMESPACES, "default")
     assert len(proxy.seen) == 2
+
+
+@pytest.mark.parametrize("is_write", [False, True])
+async def test_reports_have_their_smallest_limit_while_a_rejected_call_waits_for_its_retry(
+    proxy: Proxy, through: Through, is_write: bool
+):
+    client = await through()
+    proxy.fault(p.refuse_with(429, "TooManyRequests", Retry_After="5"))
+    with call_priority(CallPriority.RESERVATION):
+        call = (
+            client.merge_patch(NAMESPACES, "default", {}) if is_write else client.get(NAMESPACES, "default")
+        )
+        calling = asyncio.create_task(call)
+    first = await client.scheduler.take(CallPriority.STATUS)
+
+    def has_smallest_limit() -> bool:
+        try:
+            with client.scheduler.free_slot(CallPriority.STATUS):
+                return False
+        except NoFreeSlotError:
+            return True
+
+    await eventually(has_smallest_limit, timeout=5, interval=0.01)
+    assert (await calling)["kind"] == "Namespace"
+    assert not has_smallest_limit()
+    client.scheduler.release(first)
 
 
 async def test_call_fails_at_once_when_retry_after_exceeds_its_timeout(proxy: Proxy, through: Through):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admitq.runtime.adaptive_limit import LimitBounds
+from admitq.runtime.adaptive_limit import NO_GROWTH_AFTER_REJECTION_S, LimitBounds
 from admitq.runtime.rate_limit import CallPriority
 from admitq.runtime.write_scheduler import BOUNDS, NoFreeSlotError, WriteScheduler, WriteSlot
 from tests.unit.runtime.scripted_time import ScriptedTime, run_woken_tasks
@@ -192,6 +192,51 @@ async def test_rejected_write_halves_the_limit(script: Script, status: int) -> N
     assert script.scheduler.limit(RESERVATION) == 1
 
 
+async def test_rejected_write_shrinks_the_limits_of_lower_classes(script: Script) -> None:
+    await script.take("a", STATUS)
+    await script.release("a", seconds=0.01, status=429)
+    assert [script.scheduler.limit(each) for each in (RESERVATION, STATUS, EVENT)] == [2, 1, 0.5]
+
+
+async def test_limit_of_reports_does_not_grow_soon_after_a_rejected_reservation(script: Script) -> None:
+    await script.take("reservation", RESERVATION)
+    await script.release("reservation", seconds=0.01, status=429)
+    for _ in range(10):
+        await script.take("report", STATUS)
+        await script.release("report", seconds=0.01)
+    assert script.scheduler.limit(STATUS) == 1
+    await script.pass_time(NO_GROWTH_AFTER_REJECTION_S)
+    await script.take("report", STATUS)
+    await script.release("report", seconds=0.01)
+    assert script.scheduler.limit(STATUS) == 2
+
+
+@pytest.mark.parametrize("priority", [CallPriority.WATCH, RESERVATION, CallPriority.READ])
+async def test_lower_class_has_its_smallest_limit_while_a_rejected_call_waits_for_its_retry(
+    script: Script, priority: CallPriority
+) -> None:
+    with script.scheduler.retry_of(priority):
+        await script.take("status-1", STATUS)
+        await script.take("status-2", STATUS)
+        assert script.granted == ["status-1"]
+        await script.release("status-1", seconds=1.0)
+        await script.pass_time(8.9)  # The smallest limit is a tenth of the time.
+        assert script.granted == ["status-1"]
+        await script.pass_time(0.2)
+        assert script.granted == ["status-1", "status-2"]
+        await script.take("status-3", STATUS)
+        assert "status-3" not in script.granted
+    await run_woken_tasks()
+    assert script.granted == ["status-1", "status-2", "status-3"]
+
+
+async def test_retry_of_a_report_does_not_limit_higher_classes(script: Script) -> None:
+    with script.scheduler.retry_of(STATUS):
+        for name in "abc":
+            await script.take(name, RESERVATION)
+        assert script.granted == ["a", "b"]
+
+
 async def test_error_of_a_write_says_nothing_about_load(script: Script) -> None:
     await script.take("a", RESERVATION)
     await script.release("a", seconds=0.001, status=409)
@@ -200,16 +245,20 @@ async def test_error_of_a_write_says_nothing_about_load(script: Script) -> None:
     assert script.scheduler.slowness == pytest.approx(1.0)
 
 
-@given(st.lists(st.sampled_from(list(TEST_BOUNDS)), min_size=1, max_size=40), st.floats(0.001, 5))
-async def test_every_caller_gets_a_slot(priorities: list[CallPriority], seconds: float) -> None:
-    """No class waits forever, however slow the API server is."""
+@given(
+    st.lists(st.sampled_from(list(TEST_BOUNDS)), min_size=1, max_size=40),
+    st.floats(0.001, 5),
+    st.sampled_from([200, 429]),
+)
+async def test_every_caller_gets_a_slot(priorities: list[CallPriority], seconds: float, status: int) -> None:
+    """No class waits forever, however slow the API server is, and if it rejects every write."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         script = Script(monkeypatch)
         for number, priority in enumerate(priorities):
             await script.take(str(number), priority)
         for _ in range(len(priorities) + 1):
             for name in list(script.slots):
-                await script.release(name, seconds=seconds)
+                await script.release(name, seconds=seconds, status=status)
             await script.pass_time(10 * seconds)
         assert sorted(script.granted, key=int) == [str(number) for number in range(len(priorities))]
 
