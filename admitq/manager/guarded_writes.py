@@ -5,8 +5,8 @@ Workload that it was made from.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -134,9 +134,8 @@ class GuardedWrites:
         obj = self.workloads.get(key.namespace, key.name)
         return obj if obj is not None and obj["metadata"]["uid"] == uid else None
 
-    @asynccontextmanager
-    async def exclusive_writer(self, key: ObjectKey) -> AsyncGenerator[None]:
-        """Hold the lock of a Workload, so that this process sends one write of the Workload at a time.
+    def exclusive_writer(self, key: ObjectKey) -> asyncio.Lock:
+        """Return the lock of a Workload, so that this process sends one write of the Workload at a time.
 
         The lock only avoids conflicts; the versions in the writes make them safe. It is not held between the
         attempts of a decision.
@@ -144,8 +143,7 @@ class GuardedWrites:
         lock = self._locks.get(key)
         if lock is None:
             self._locks[key] = lock = asyncio.Lock()
-        async with lock:
-            yield
+        return lock
 
     async def write_patch(self, obj: dict[str, Any], patch: Patch) -> dict[str, Any]:
         """Write a patch of the admission status.
@@ -196,7 +194,8 @@ class GuardedWrites:
         self, decision: WorkloadDecision, attempts: "_Attempts"
     ) -> "dict[str, Any] | _Undecided | None":
         """Write a decision once, and find out whether it has taken effect."""
-        async with self._request_slot(decision, is_overdue=attempts.is_overdue):
+        slot = self._request_slot(decision.kind, is_overdue=attempts.is_overdue)
+        async with self.exclusive_writer(decision.key), slot:
             if attempts.base_version is None:
                 attempts.base_version = self.latest_version(decision.key, decision.uid)
                 if attempts.base_version is not None and decision.is_written_in(attempts.base_version):
@@ -246,12 +245,10 @@ class GuardedWrites:
             await self._withdraw(decision, observed, refusal)
         return None
 
-    @asynccontextmanager
-    async def _request_slot(self, decision: WorkloadDecision, *, is_overdue: bool) -> AsyncGenerator[None]:
-        """Hold the lock and a slot for one request; the lock comes first, so that no waiter holds a slot."""
-        slots = self._slots[decision.kind]
-        async with self.exclusive_writer(decision.key), slots.overdue if is_overdue else slots.usual:
-            yield
+    def _request_slot(self, kind: DecisionKind, *, is_overdue: bool) -> asyncio.Semaphore:
+        """Return the slots for requests of a kind. Take the lock first, so that no waiter holds a slot."""
+        slots = self._slots[kind]
+        return slots.overdue if is_overdue else slots.usual
 
     async def _try_patch(self, obj: dict[str, Any], patch: Patch) -> dict[str, Any] | ApiError:
         try:
@@ -285,7 +282,8 @@ class GuardedWrites:
         patch = decision.withdrawal_patch_of(obj, error)
         if patch is None:
             return error
-        async with self._request_slot(decision, is_overdue=True):
+        slot = self._request_slot(decision.kind, is_overdue=True)
+        async with self.exclusive_writer(decision.key), slot:
             answer = await self._try_patch(obj, patch)
         if isinstance(answer, ApiError):
             return answer

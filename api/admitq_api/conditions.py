@@ -296,7 +296,13 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Z
 
 def format_time(ns: int) -> str:
     """Return a Unix time in nanoseconds in the format of the API: UTC, in whole seconds, rounded down."""
-    return (_EPOCH + timedelta(seconds=ns // SECOND)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format_seconds(ns // SECOND)
+
+
+@lru_cache(maxsize=256)
+def _format_seconds(seconds: int) -> str:
+    # Very many objects get the present time.
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _LONGEST_CACHED_TIME = 64
