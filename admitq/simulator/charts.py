@@ -31,7 +31,7 @@ _MAX_LINES: Final = 7
 _MAX_POINTS: Final = 400
 """The maximum number of points of a distribution curve: more would not be visible."""
 
-_PALETTE: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#6b5b00", "#4d4d4d")
+PALETTE: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#6b5b00", "#4d4d4d")
 """The colours of lines, in order. People with any kind of colour vision can tell them apart."""
 _OWN, _BORROWED, _QUOTA = "#3b7dd8", "#f2a25c", "#1f2328"
 
@@ -97,7 +97,14 @@ def charts(simulation: Simulation) -> dict[str, Specification]:
     return charts_by_name
 
 
-def _chart(title: str, description: str, **parts: Any) -> Specification:
+def chart(title: str, description: str, **parts: Any) -> Specification:
+    """Return a chart in the style of all charts.
+
+    Args:
+        title: the title.
+        description: what the chart shows, for screen readers.
+        parts: the parts of the specification, such as ``data``, ``mark`` and ``encoding``.
+    """
     return {
         "$schema": _SCHEMA,
         "title": title,
@@ -212,7 +219,7 @@ def use_chart(simulation: Simulation, pair: FlavorResource) -> Specification:
         )
     ]
     y_title = f"{pair.resource} ({unit})" if unit else pair.resource
-    return _chart(
+    return chart(
         f"{simulation.plan.name}: use of {pair.resource}, flavor {pair.flavor}",
         _use_description(simulation.measures, pair, summed=len(panels) == 1),
         data={"values": rows},
@@ -309,7 +316,7 @@ def queue_depth_chart(simulation: Simulation) -> Specification:
         for name, values in lines.items()
         for time, waiting in _steps(axis, values)
     ]
-    return _chart(
+    return chart(
         f"{simulation.plan.name}: workloads waiting",
         "Line chart over time: the number of workloads that wait for admission, by ClusterQueue. "
         f"The most that a line shows is {deepest:.0f}.",
@@ -336,7 +343,7 @@ def _line_colour(field: str, names: Iterable[str]) -> Specification:
     return {
         "field": field,
         "type": "nominal",
-        "scale": {"domain": listed, "range": [*_PALETTE[: len(listed)]]},
+        "scale": {"domain": listed, "range": [*PALETTE[: len(listed)]]},
         "legend": {"columns": 4, "symbolType": "stroke"},
     }
 
@@ -368,7 +375,7 @@ def waits_chart(simulation: Simulation) -> Specification:
         for name, waits in groups.items()
         if waits
     )
-    return _chart(
+    return chart(
         f"{simulation.plan.name}: time from submission to admission",
         f"Cumulative distribution of waits on a logarithmic axis. {medians}",
         width=_WIDTH,

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from localcluster.cluster import to_stderr
 
 _THROUGHPUT: Final = "throughput"
 _DEFAULT_SHAPE: Final = "baseline"
+_FILE_OPTION: Final = "--json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,11 +29,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         to_stderr("interrupted")
         return 130
-    line = json.dumps(result)
+    line = json.dumps({"command": command_of(given), **result})
     if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(line + "\n")
     print(line)
     return 0 if passed else 1
+
+
+def command_of(arguments: Sequence[str]) -> str:
+    """Return the command with these arguments, without the file for the result."""
+    kept: list[str] = []
+    is_file = False
+    for argument in arguments:
+        if not (is_file or argument == _FILE_OPTION or argument.startswith(f"{_FILE_OPTION}=")):
+            kept.append(argument)
+        is_file = argument == _FILE_OPTION
+    return shlex.join(["hack/bench", *kept])
 
 
 def _run(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -78,7 +92,7 @@ def _parser(shape: str) -> argparse.ArgumentParser:
 
 
 def _add_options(parser: argparse.ArgumentParser, command: BenchmarkCommand) -> None:
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
+    parser.add_argument(_FILE_OPTION, type=Path, metavar="FILE", help="also write the result to this file")
     command.add_options(parser)
 
 

@@ -7,6 +7,7 @@ from generators import (
     api_reference,
     chart,
     chart_schema,
+    performance_page,
     pictures,
     pod_template,
     reference_tables,
@@ -28,6 +29,7 @@ GENERATORS: tuple[Generator, ...] = (
     reference_tables.outputs,
     scenario_reference.outputs,
     pictures.outputs,
+    performance_page.outputs,
     take_over.outputs,
     wait_states_page.outputs,
 )

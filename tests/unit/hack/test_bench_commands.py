@@ -1,6 +1,7 @@
 """The command line of `hack/bench`."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +39,27 @@ def test_shape_runs_the_benchmark_of_its_name_with_the_same_options(
     assert seed_plans[0] == seed_plans[1]
     assert (seed_plans[0].setting, seed_plans[0].scale, seed_plans[0].queue) == ("ten-minute", 5.0, False)
     shape, benchmark = capsys.readouterr().out.splitlines()
-    assert shape == '{"benchmark": "throughput", "shape": "seed", "done": 7}'
-    assert json.loads(benchmark) == {"benchmark": "seed", "done": 7}
+    options = " ".join(SEED_OPTIONS)
+    command = f"hack/bench throughput --shape seed {options}"
+    assert json.loads(shape) == {
+        "command": command,
+        "benchmark": "throughput",
+        "shape": "seed",
+        "done": 7,
+    }
+    assert json.loads(benchmark) == {"command": f"hack/bench seed {options}", "benchmark": "seed", "done": 7}
+
+
+@pytest.mark.parametrize("options", [["--json", "FILE"], ["--json=FILE"]])
+def test_result_and_its_command_are_written_to_a_file(
+    options: list[str], seed_plans: list[Plan], tmp_path: Path
+):
+    file = tmp_path / "new" / "seed.json"
+    arguments = [option.replace("FILE", str(file)) for option in options]
+    assert main(["seed", *arguments, "--jobs", "7"]) == 0
+    assert [plan.jobs for plan in seed_plans] == [7]
+    written = json.loads(file.read_text())
+    assert written == {"command": "hack/bench seed --jobs 7", "benchmark": "seed", "done": 7}
 
 
 @pytest.mark.parametrize(
