@@ -2,7 +2,8 @@
 
 Objects of one resource resemble each other: names of fields, statuses, pod templates. Compression finds what
 an object shares with earlier ones, which serve as its dictionary. A typical Workload of 3 KB takes 0.2 KB.
-Packing takes about 10 µs, and unpacking 3 µs, which is less than the parsing of the object.
+Packing takes 10 µs, and unpacking 1.5 µs. Beside other work, which empties the caches of the CPU, both take
+several times as long.
 """
 
 import zlib
