@@ -8,6 +8,7 @@ from admitq_api.labels import names_for
 from benchmarks import stored_workloads
 from benchmarks.etcd_gateway import storage_key
 from benchmarks.manager_calls import Write, unneeded_writes
+from benchmarks.stored_cluster import has_cache
 from benchmarks.stored_workloads import Queue, StoredSample
 
 NAMES = names_for()
@@ -48,6 +49,15 @@ def test_copies_are_spread_over_the_queues() -> None:
 def test_storage_key_is_that_of_custom_resources() -> None:
     key = storage_key(kinds_of(NAMES).workloads, "team-0", "w")
     assert key == "/registry/admitq.dev/workloads/team-0/w"
+
+
+def test_cache_is_complete_once_the_metric_counts_its_initialization() -> None:
+    workloads = kinds_of(NAMES).workloads
+    other = 'apiserver_watch_cache_initializations_total{group="",resource="workloads"} 1'
+    own = 'apiserver_watch_cache_initializations_total{group="admitq.dev",resource="workloads"}'
+    assert not has_cache(f"{other}\n", workloads)
+    assert not has_cache(f"{other}\n{own} 0\n", workloads)
+    assert has_cache(f"{other}\n{own} 1\n", workloads)
 
 
 def write(resource: str, namespace: str, name: str = "w") -> Write:
