@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from admitq.integrations.base import PatchStep
+from admitq.workloads.transitions import is_condition_true
+from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, apply_merge_patch, value_at
 from admitq_api.json_patch import create_json_patch, create_pointer
+from admitq_api.labels import Names
 
 Operations = Sequence[Mapping[str, Any]]
 
@@ -27,6 +30,29 @@ def finalizer_removal(obj: JsonObject, finalizer: str, version: str | None) -> O
         {"op": "test", "path": path, "value": finalizer},
         {"op": "remove", "path": path},
     )
+
+
+def workload_release(workload: JsonObject, names: Names, finalizer: str, version: str | None) -> Operations:
+    """Return the patch that removes a finalizer from a Workload, as ``finalizer_removal``.
+
+    It also labels a finished Workload, except one that is being deleted.
+    """
+    removal = finalizer_removal(workload, finalizer, version)
+    if not is_condition_true(workload, ConditionType.FINISHED) or "deletionTimestamp" in workload["metadata"]:
+        return removal
+    return (*removal, *_label_addition(workload, names.finished, "true"))
+
+
+def _label_addition(obj: JsonObject, key: str, value: str) -> Operations:
+    """Return the operations that add a label; they fail if the object has lost or got its map of labels."""
+    if value_at(obj, ("metadata", "labels")) is None:
+        # A new map would replace one that another writer has added meanwhile.
+        path = "/metadata/labels"
+        return (
+            {"op": "test", "path": path, "value": None},
+            {"op": "add", "path": path, "value": {key: value}},
+        )
+    return ({"op": "add", "path": create_pointer(("metadata", "labels", key)), "value": value},)
 
 
 def gate_removal(pod: JsonObject, gate: str) -> Operations:

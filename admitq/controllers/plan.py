@@ -12,7 +12,13 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from admitq.controllers.context import Context, JobMetrics
-from admitq.controllers.json_patches import Operations, conditional_patch, finalizer_removal, gate_removal
+from admitq.controllers.json_patches import (
+    Operations,
+    conditional_patch,
+    finalizer_removal,
+    gate_removal,
+    workload_release,
+)
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import PatchStep
 from admitq.runtime.errors import ApiError
@@ -59,7 +65,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove one finalizer, and change nothing else. The default is the finalizer of all our objects."""
+    """Remove one finalizer. The default is the finalizer of all our objects.
+
+    The same write labels a Workload that has finished. It changes nothing else.
+    """
 
     resource: Resource
     obj: JsonObject
@@ -401,8 +410,11 @@ async def remove_finalizer(
     if has_finalizer(obj, finalizer):
         metadata = obj["metadata"]
         version = newest.get(metadata["uid"], metadata["resourceVersion"])
-        operations = finalizer_removal(
-            obj, finalizer, version if ctx.settings.writes.strict_finalizers else None
+        required = version if ctx.settings.writes.strict_finalizers else None
+        operations = (
+            workload_release(obj, ctx.names, finalizer, required)
+            if resource == ctx.kinds.workloads
+            else finalizer_removal(obj, finalizer, required)
         )
         await _write_json_patch(ctx, resource, obj, operations, "finalizer")
 

@@ -127,6 +127,12 @@ class Names:
 
     # What admitq sets on Workloads.
     job_uid = QualifiedKey("job-uid", "label", "Workloads", "The UID of the Workload's job.")
+    finished = QualifiedKey(
+        "finished",
+        "label",
+        "Workloads",
+        '"true": the Workload has finished. A starting manager reads such Workloads last.',
+    )
     job_owner_gvk = QualifiedKey(
         "job-owner-gvk",
         "annotation",

@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from admitq.controllers.json_patches import workload_release
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import CONFIG_MAPS
@@ -76,10 +77,16 @@ class SampleWorkloads:
         await eventually(lambda: self._is_admitted(queue, name))
 
     async def finish(self, queue: Queue, name: str) -> None:
-        """Finish a Workload as a job controller does after the end of its job."""
+        """Finish a Workload, and release it by the write of a job controller after the end of its job."""
         await self.add_condition(queue, name, "Finished", "Succeeded")
-        free = {"metadata": {"finalizers": None}}
-        await self._client.merge_patch(self._kinds.workloads, name, free, queue.namespace)
+        obj = await self._client.get(self._kinds.workloads, name, queue.namespace)
+        await self._client.json_patch(
+            self._kinds.workloads,
+            name,
+            workload_release(obj, self._names, self._names.finalizer, None),
+            queue.namespace,
+            field_manager=self._names.field_manager("finalizer"),
+        )
 
     async def add_condition(self, queue: Queue, name: str, condition: str, reason: str) -> None:
         """Set a condition of a Workload to True."""

@@ -576,6 +576,7 @@ NOT_PLAYED: Final[Mapping[str, str]] = {
     "members.add_owner_references": "writes metadata alone: members become owners",
     "members.report_awaited_replacements": "writes members of groups, not Workloads",
     "quota_release.handle_deleted_workload": "removes the finalizer alone",
+    "workload.remove_false_label": "writes metadata alone: a label that only the webhooks let pass",
     "unadmitted_jobs.finish_begun_stop": "writes jobs, not Workloads",
     "unadmitted_jobs.stop_unadmitted_run": "writes jobs, not Workloads",
     "quota_release.release_workloads_without_job": "writes what `_finish` and removing the finalizer write",

@@ -11,6 +11,7 @@ from benchmarks import restart
 from benchmarks.restart import RestartLoad
 from localcluster.cluster import LocalCluster
 
+NAMES = names_for()
 LOAD = RestartLoad(pending=9, finished=5, queues=2, quiet_s=1.0)
 
 
@@ -28,9 +29,15 @@ async def test_started_manager_admits_the_workload_that_fits_and_writes_nothing_
     # The oldest copy of each queue became the first of its queue.
     assert result["settling_writes"]["patch workloads/status 200"] == LOAD.queues
     client: Client = await connect(cluster)
-    items, _ = await client.list(kinds_of(names_for()).workloads)
+    items, _ = await client.list(kinds_of(NAMES).workloads)
     conditions = {item["metadata"]["name"]: item["status"]["conditions"] for item in items}
     copies = [found for name, found in conditions.items() if "-run-" in name]
     assert len(copies) == LOAD.pending + LOAD.finished
     assert sum(is_true(found, "Finished") for found in copies) == LOAD.finished
     assert sum(is_true(found, "Admitted") and not is_true(found, "Finished") for found in copies) == 1
+    # A manager leaves finished Workloads like this: released and labelled by one write.
+    for item in items:
+        if is_true(item["status"]["conditions"], "Finished"):
+            metadata = item["metadata"]
+            assert (metadata["labels"][NAMES.finished], metadata.get("finalizers")) == ("true", None)
+            assert NAMES.field_manager("finalizer") in {one["manager"] for one in metadata["managedFields"]}

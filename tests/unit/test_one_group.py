@@ -191,8 +191,8 @@ concurrent-admission
 """
 """Keys of labels, annotations and gates, without the group."""
 
-ADMITQ_KEYS: Final = {"raycluster-generation", "fields-of-other-version"}
-"""Keys that only admitq has: of elastic jobs, and of fields that v1beta1 does not have."""
+ADMITQ_KEYS: Final = {"raycluster-generation", "fields-of-other-version", "finished"}
+"""Keys that only admitq has: of elastic jobs, of fields that v1beta1 does not have, of finished Workloads."""
 
 
 def test_names_of_compat_group_are_those_that_other_programs_match_on() -> None:

@@ -19,13 +19,10 @@ _LABELS: Final[tuple[KeyKind, ...]] = ("label", "label or annotation")
 RESTRICTED_STATUS_FIELDS: Final = ("admission", "admissionChecks", "clusterName", "reclaimablePods")
 """Fields of the status of a Workload that rules restrict, besides the condition QuotaReserved."""
 
-HAS_MINIMUM_COUNT: Final = (
+_HAS_MINIMUM_COUNT: Final = (
     "has(object.spec) && has(object.spec.podSets) && type(object.spec.podSets) == list"
     " && object.spec.podSets.exists(p, type(p) == map && has(p.minCount))"
 )
-"""CEL: whether a new Workload has a minimum count, the only field that the webhook may change.
-
-The schema is checked afterwards, so the values may have any type."""
 
 _ANNOTATIONS: Final[tuple[KeyKind, ...]] = ("annotation", "label or annotation")
 
@@ -39,7 +36,7 @@ def match_conditions(
     """
     if (group, kind) == (names.group, "Workload"):
         if "UPDATE" not in operations:
-            return ({"name": "with-minimum-count", "expression": HAS_MINIMUM_COUNT},)
+            return ({"name": "with-field-to-change", "expression": has_field_to_change(names)},)
         return ({"name": "restricted-by-a-rule", "expression": may_break_rule_of_workloads()},)
     if (group, kind) != ("", "Pod") or "UPDATE" not in operations:
         return ()
@@ -48,6 +45,16 @@ def match_conditions(
     if aspect == "resize":
         return ({"name": "marked-or-of-job", "expression": is_marked_or_of_job(names)},)
     return ({"name": "new-or-marked", "expression": is_new_or_marked(names)},)
+
+
+def has_field_to_change(names: Names) -> str:
+    """Return the CEL expression that is true if the webhook may change a new Workload.
+
+    It only removes minimum counts and the label of finished Workloads. The schema is checked afterwards, so
+    the fields may have values of any type.
+    """
+    labels = "object.metadata.labels"
+    return f"({_HAS_MINIMUM_COUNT}) || (has({labels}) && '{names.finished}' in {labels})"
 
 
 def may_break_rule_of_workloads() -> str:

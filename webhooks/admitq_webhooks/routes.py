@@ -216,7 +216,7 @@ def review_handlers(
         return Allowed(mutate_kinds.add_finalizer(request.obj, names))
 
     async def mutate_workload(request: AdmissionRequest) -> Verdict:
-        return Allowed(mutate_kinds.mutate_workload(request.obj, gates))
+        return Allowed(mutate_kinds.mutate_workload(request.obj, names, gates))
 
     async def validate_cluster_queue(request: AdmissionRequest) -> Verdict:
         if request.operation == "CREATE":

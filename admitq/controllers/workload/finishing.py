@@ -4,6 +4,7 @@ from admitq.controllers.plan import (
     NO_ACTIONS,
     ActionPlan,
     Delete,
+    Patch,
     RecordEvent,
     RemoveFinalizer,
     has_finalizer,
@@ -15,6 +16,7 @@ from admitq.controllers.pods.remaining_pods import RemainingPods
 from admitq.controllers.settings import ControllerSettings
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
+from admitq.integrations.base import PatchStep
 from admitq.translate import messages
 from admitq.workloads.transitions import StatusTransition, is_condition_true
 from admitq_api.conditions import ConditionType, Reason
@@ -38,6 +40,28 @@ def is_final(workload: JsonObject, names: Names, settings: ControllerSettings) -
 
 def _had_owner(workload: JsonObject, names: Names) -> bool:
     return bool(value_at(workload, ("metadata", "labels", names.job_uid)))
+
+
+def remove_false_label(case: WorkloadCase) -> ActionPlan | None:
+    """Remove the label of finished Workloads from one that has not finished, and report it.
+
+    A manager that starts lists labelled Workloads last. Until then it would not count the quota of this one.
+    """
+    label = case.inputs.names.finished
+    if case.is_true(ConditionType.FINISHED) or label not in value_at(
+        case.workload, ("metadata", "labels"), {}
+    ):
+        return None
+    note = f"Removed the label {label}, because the workload has not finished"
+    return plan_of(
+        Patch(
+            case.inputs.kinds.workloads,
+            case.workload,
+            (PatchStep({"metadata": {"labels": {label: None}}}),),
+            CONCERN,
+        ),
+        RecordEvent(case.workload, "Warning", "RemovedFinishedLabel", note),
+    )
 
 
 def is_orphan(workload: JsonObject, inputs: WorkloadInputs) -> bool:

@@ -15,6 +15,7 @@ from admitq.controllers.workload.deactivation import evict_inactive, set_inactiv
 from admitq.controllers.workload.finishing import (
     finish_orphan,
     finish_replaced_slice,
+    remove_false_label,
     retain_or_delete_finished,
 )
 from admitq.controllers.workload.pending import (
@@ -47,6 +48,7 @@ def decide_workload(workload: JsonObject, inputs: WorkloadInputs, now: Instant) 
 
 
 STEPS: Final[tuple[Callable[[WorkloadCase], ActionPlan | None], ...]] = (
+    remove_false_label,
     finish_orphan,
     retain_or_delete_finished,
     record_execution_time,

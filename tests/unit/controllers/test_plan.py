@@ -17,7 +17,16 @@ from admitq.integrations.base import PatchStep
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq_api.json_objects import apply_merge_patch, with_value
-from tests.unit.controllers.builders import KINDS, NAMES, job, settings_with, workload
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    NAMES,
+    admitted,
+    job,
+    settings_with,
+    timestamp,
+    workload,
+)
 from tests.unit.controllers.world import CONFLICT, World
 
 
@@ -125,6 +134,44 @@ async def test_only_own_finalizer_is_removed_and_only_from_same_object(strict: b
     ]
     left = world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"]
     assert left == ["a.example/x", "b.example/y"]
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"team": "a"}])
+async def test_finished_workload_is_labelled_by_the_write_that_removes_its_finalizer(
+    labels: dict[str, str] | None,
+) -> None:
+    world = World()
+    metadata = {"finalizers": [NAMES.finalizer]} | ({} if labels is None else {"labels": labels})
+    obj = workload(FINISHED, metadata=metadata)
+    world.put(KINDS.workloads, obj)
+    await execute_plan(world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, obj)))
+    written = world.get(KINDS.workloads, "job-j-1")["metadata"]
+    assert (written["finalizers"], written["labels"]) == ([], {**(labels or {}), NAMES.finished: "true"})
+    assert len(world.client.calls) == 1
+
+
+async def test_label_of_finished_workload_does_not_replace_labels_added_meanwhile() -> None:
+    world, obj = World(settings=settings_with(strict_finalizers=False)), workload(FINISHED)
+    world.put(KINDS.workloads, {**obj, "metadata": {**obj["metadata"], "labels": {"team": "a"}}})
+    with pytest.raises(ApiError) as refused:
+        await execute_plan(world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, obj)))
+    assert refused.value.is_conflict
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(admitted(), id="unfinished"),
+        pytest.param(workload(FINISHED, metadata={"deletionTimestamp": timestamp(0)}), id="being deleted"),
+    ],
+)
+async def test_other_workload_is_not_labelled_when_its_finalizer_is_removed(obj: dict[str, Any]) -> None:
+    world = World()
+    world.put(KINDS.workloads, obj)
+    await execute_plan(world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, obj)))
+    assert world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
+    [(_, _, operations)] = world.client.calls
+    assert not any(operation["path"].startswith("/metadata/labels") for operation in operations)
 
 
 async def test_strict_finalizer_removal_uses_version_of_own_last_write(world: World) -> None:

@@ -8,7 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_webhooks.match_conditions import HAS_MINIMUM_COUNT, may_break_rule_of_workloads
+from admitq_webhooks.match_conditions import has_field_to_change, may_break_rule_of_workloads
 from admitq_webhooks.mutate.kinds import mutate_workload
 from admitq_webhooks.validate.workload import validate_update
 from tests.unit.webhooks.support import NAMES
@@ -118,17 +118,24 @@ def test_update_that_a_rule_rejects_is_reviewed(old: Any, drawn: Any, data: st.D
     assert not errors or is_reviewed(before, after, subResource="status")
 
 
+def labelled(key: str) -> dict[str, Any]:
+    """A new Workload with a label."""
+    return {**a_workload(), "metadata": {"labels": {key: "true"}}}
+
+
 @pytest.mark.parametrize(
     "workload",
     [
         pytest.param(a_workload(), id="no minimum"),
         pytest.param(a_workload(pod_set(minCount=2)), id="minimum"),
         pytest.param(a_workload(pod_set(), pod_set("other", minCount=1)), id="minimum of the second podset"),
+        pytest.param(labelled(NAMES.finished), id="label of finished workloads"),
+        pytest.param(labelled("team"), id="other label"),
         pytest.param({"metadata": {}}, id="no spec"),
         pytest.param({"metadata": {}, "spec": {"podSets": "text"}}, id="podsets of another type"),
         pytest.param({"metadata": {}, "spec": {"podSets": ["text"]}}, id="podset of another type"),
     ],
 )
 def test_new_workload_is_reviewed_if_it_may_be_changed(workload: Any) -> None:
-    is_changed = mutate_workload(workload, GATES_WITHOUT_PARTIAL_ADMISSION) != workload
-    assert evaluate(HAS_MINIMUM_COUNT, {"object": workload}) is is_changed
+    is_changed = mutate_workload(workload, NAMES, GATES_WITHOUT_PARTIAL_ADMISSION) != workload
+    assert evaluate(has_field_to_change(NAMES), {"object": workload}) is is_changed

@@ -79,7 +79,7 @@ def test_pod_updates_are_reviewed_only_with_a_key_of_the_api_group(group: str) -
     [of_workloads] = conditions.pop(f"vworkload.{group}")
     assert of_workloads["name"] == "restricted-by-a-rule"
     [of_new_workloads] = conditions.pop(f"mworkload.{group}")
-    assert of_new_workloads["name"] == "with-minimum-count"
+    assert of_new_workloads["name"] == "with-field-to-change"
     assert not any(conditions.values())
     for [condition], row in itertools.product(pod_conditions, names.list_rows()):
         assert (f"'{row.key}'" in condition["expression"]) == (row.kind != "preemption gate"), row

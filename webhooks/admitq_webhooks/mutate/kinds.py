@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at, with_value
+from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at, with_value, without_value
 from admitq_api.labels import Names
 
 
@@ -16,8 +16,13 @@ def add_finalizer(obj: JsonObject, names: Names) -> JsonObject:
     return with_value(obj, ("metadata", "finalizers"), [*finalizers, names.finalizer])
 
 
-def mutate_workload(obj: JsonObject, gates: FeatureGates) -> JsonObject:
-    """Return the Workload, without minimum counts if partial admission is disabled."""
+def mutate_workload(obj: JsonObject, names: Names, gates: FeatureGates) -> JsonObject:
+    """Return a new Workload as it is stored.
+
+    A new Workload has not finished, so it loses the label of finished Workloads, for example after a restore
+    from a backup. If partial admission is disabled, it also loses its minimum counts.
+    """
+    obj = without_value(obj, ("metadata", "labels", names.finished))
     pod_sets = aligned_objects_at(obj, ("spec", "podSets"))
     if gates.is_enabled(Gate.PARTIAL_ADMISSION) or not any("minCount" in pod_set for pod_set in pod_sets):
         return obj

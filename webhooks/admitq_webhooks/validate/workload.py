@@ -33,17 +33,21 @@ _INT32: Final = range(-(2**31), 2**31)
 
 def validate_create(workload: JsonObject, names: Names, gates: FeatureGates) -> list[FieldError]:
     """Check a new Workload."""
-    errors = [*_validate(workload, None, names, gates)]
+    errors = [*_finished_label(workload, names), *_validate(workload, None, names, gates)]
     if gates.is_enabled(Gate.ADMISSION_GATED_BY):
         errors.extend(admission_gates.validate_create(workload, names))
     return errors
 
 
 def validate_update(old: JsonObject, new: JsonObject, names: Names, gates: FeatureGates) -> list[FieldError]:
-    """Check an update of a Workload or its status. All updates of a Workload being deleted are allowed."""
+    """Check an update of a Workload or its status.
+
+    All updates of a Workload being deleted are allowed, except that it gets the label of finished Workloads.
+    """
+    errors = select_new_errors(_finished_label(new, names), _finished_label(old, names))
     if is_being_deleted(old):
-        return []
-    errors = select_new_errors(_validate(new, old, names, gates), _validate(old, None, names, gates))
+        return errors
+    errors.extend(select_new_errors(_validate(new, old, names, gates), _validate(old, None, names, gates)))
     if gates.is_enabled(Gate.ADMISSION_GATED_BY):
         errors.extend(admission_gates.validate_update(old, new, names))
     elastic = _is_elastic(new, names, gates)
@@ -57,6 +61,18 @@ def validate_update(old: JsonObject, new: JsonObject, names: Names, gates: Featu
     if not (may_scale_down and _is_replacement(new, names)):
         errors.extend(_cluster_was_nominated(old, new))
     return errors
+
+
+def _finished_label(workload: JsonObject, names: Names) -> Iterator[FieldError]:
+    """A manager that starts lists labelled Workloads last. Until then their quota would not count."""
+    conditions = aligned_objects_at(workload, ("status", "conditions"))
+    has_label = names.finished in object_at(workload, ("metadata", "labels"))
+    if has_label and not is_true(conditions, ConditionType.FINISHED):
+        yield FieldError.forbidden(
+            ErrorPath("metadata.labels").key(names.finished),
+            "the workload has not finished",
+            f"leave it out: {names.product} sets it when the workload has finished",
+        )
 
 
 def _has_quota(workload: JsonObject) -> bool:

@@ -98,6 +98,21 @@ def test_workload_with_missing_owners_is_finished_and_released() -> None:
     assert plan_for(obj, owners_gone=True).actions == (RemoveFinalizer(KINDS.workloads, obj),)
 
 
+@pytest.mark.parametrize("obj", [workload(), reserved(), admitted(), workload(owner=None)])
+def test_unfinished_workload_loses_label_of_finished_ones_first(obj: dict[str, Any]) -> None:
+    labels = {NAMES.finished: "true", **ORPHANED["labels"]}
+    plan = plan_for({**obj, "metadata": {**obj["metadata"], "labels": labels}})
+    [patch] = [action for action in plan.actions if isinstance(action, Patch)]
+    assert [step.patch for step in patch.steps] == [{"metadata": {"labels": {NAMES.finished: None}}}]
+    [(kind, reason, note)] = events_of(plan)
+    assert (kind, reason) == ("Warning", "RemovedFinishedLabel")
+    assert NAMES.finished in note
+
+
+def test_finished_workload_keeps_its_label() -> None:
+    assert plan_for(workload(FINISHED, metadata={"labels": {NAMES.finished: "true"}})) == ActionPlan()
+
+
 def test_finished_workload_is_deleted_after_retention() -> None:
     retention = {"settings": {"after_finished": 3600 * SECOND}}
     obj = workload(FINISHED)
