@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Final
 
-from admitq.app.caches import check_caches, wait_until_synced
+from admitq.app.caches import check_caches, wait_for_first_parts, wait_until_synced
 from admitq.app.components import LEASED_COMPONENTS, Component
 from admitq.app.core_inputs import iterate_objects, list_core_resources
 from admitq.app.served_kinds import ServedKindControllers, key_handler
@@ -37,6 +37,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.lease_claim import LeaseTiming
 from admitq.runtime.leases import Elector, unique_identity
 from admitq.runtime.resources import Resource
+from admitq.runtime.second_part import ListParts
 from admitq.runtime.store import Key, ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
@@ -122,7 +123,8 @@ class ManagerPart:
             if configuration.leader_election.leader_elect
             else None
         )
-        self._synced = False
+        self._has_decisive_objects = False
+        """Whether the stores have all objects on which decisions depend."""
         self._open = AsyncExitStack()
         self._client = open_client(
             credentials,
@@ -200,7 +202,7 @@ class ManagerPart:
         self._refused = table.refused
         self._leading = asyncio.Event()
         self._settled = asyncio.Event()
-        """Set once jobs and pods are listed, as far as they are served."""
+        """Set once all Workloads are listed, and jobs and pods as far as they are served."""
         self._served_kinds = ServedKindControllers(
             self._client,
             self._stores,
@@ -215,8 +217,16 @@ class ManagerPart:
             on_quarantine=self._on_objects_set_aside,
         )
         self._wire(table.specs if runs_core else ())
+        unfinished_first = ListParts(first=f"!{names.finished}", second=names.finished)
         self._watchers = [
-            Watcher(self._client, store.resource, store, observe=self._on_watch, errors=metrics.errors)
+            Watcher(
+                self._client,
+                store.resource,
+                store,
+                observe=self._on_watch,
+                parts=unfinished_first if store.resource == self._kinds.workloads else None,
+                errors=metrics.errors,
+            )
             for store in self._stores
         ]
         self.checks: dict[str, Check] = {
@@ -328,7 +338,11 @@ class ManagerPart:
     # --- running ----------------------------------------------------------------------------------
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Fill the stores, then take part in leader election, and act once elected.
+        """Fill the stores, and take part in leader election; act once elected.
+
+        Decisions begin when all objects but the finished Workloads are listed. No decision depends on these.
+        Controllers begin when the finished Workloads are listed, too: they create a Workload for a job that
+        has none in the store.
 
         Raises:
             TimeoutError: the stores were not complete in time.
@@ -339,11 +353,13 @@ class ManagerPart:
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
+        began = time.monotonic()
         with spare_loaded_objects():
-            await wait_until_synced(self._watchers, patience)
-        self._synced = True
+            await wait_for_first_parts(self._watchers, patience)
+        self._has_decisive_objects = True
         tasks.create_task(self.manager.run(), name="manager")
         tasks.create_task(self._lead(tasks), name="lead")
+        await wait_until_synced(self._watchers, began + patience - time.monotonic())
         # No decision depends on jobs and pods, so cycles begin before these are listed.
         tasks.create_task(self._served_kinds.run(), name="kinds that come and go")
         await self._served_kinds.settled(min(patience, SETTLING_SECONDS))
@@ -361,7 +377,8 @@ class ManagerPart:
         log.info("started leading")
         tasks.create_task(self._recorder.run(), name="events")
         self.manager.lead()
-        # Controllers conclude from absent jobs and pods that a Workload must end.
+        # Controllers conclude from absent jobs and pods that a Workload must end, and from an absent Workload
+        # that a job needs one.
         await self._settled.wait()
         for name, controller in self._controllers.items():
             tasks.create_task(controller.run(), name=name)
@@ -380,7 +397,7 @@ class ManagerPart:
         self.manager.run_between_cycles(self._dumping.begin)
 
     def _is_leading(self) -> bool:
-        return self._synced and (self._elector is None or self._elector.is_leader())
+        return self._has_decisive_objects and (self._elector is None or self._elector.is_leader())
 
     # --- metrics and reports ----------------------------------------------------------------------
 

@@ -13,6 +13,9 @@ Rules of this file:
   other objects are not affected.
 - The objects that changed last are not packed: they are read and changed again soon. So objects of small
   stores are never packed.
+- The first list may come in two parts. A watch of all objects begins at the version of the first part, while
+  the second part is listed. So each object of the second part is stored only if neither the watch nor a
+  response has shown the object: the watch delivers all changes since the first part.
 """
 
 import contextlib
@@ -117,15 +120,24 @@ class _ChangeSource(Enum):
     REWOUND_LIST = auto()
 
 
+class ListPart(Enum):
+    """Which objects a list contains: all, or those of one of two parts."""
+
+    ALL = auto()
+    FIRST = auto()
+    SECOND = auto()
+
+
 @dataclass(slots=True)
 class Listing:
-    """A complete list, of one resource version, that is being stored.
+    """A list, of one resource version, that is being stored.
 
     ``rewound`` means that the list is older than the store: the API server was restored from a backup, and
     the list replaces everything.
     """
 
     resource_version: str
+    part: ListPart
     rewound: bool
     seen: set[Key] = field(default_factory=set[Key])
 
@@ -165,6 +177,9 @@ class Store:
         self._tombstones: dict[str, _Tombstone] = {}
         self._handlers: list[Handler] = []
         self._complete_through = ""
+        """All changes up to this version were observed."""
+        self._lacks_second_part = False
+        """Whether the store has only the first part of a list and the changes since."""
 
     # Reading. Each read decodes: the result belongs to the caller.
 
@@ -227,14 +242,15 @@ class Store:
         """
         return self._upsert(obj, _ChangeSource.EVENT)
 
-    def remove(self, obj: dict[str, Any]) -> ObjectChange | None:
-        """Remove a deleted object. ``obj`` is its last state."""
+    def remove(self, obj: dict[str, Any], *, is_deleted: bool = True) -> ObjectChange | None:
+        """Remove an object that was deleted, or that a watch no longer selects. ``obj`` is its last state."""
         try:
             key, (uid, version) = _key(obj), _uid_and_version(obj)
         except MalformedObject as error:
             self._quarantine(NAMELESS, "", error)
             return None
-        self._add_tombstone(uid, version)
+        if is_deleted:
+            self._add_tombstone(uid, version)
         self._end_quarantine(key)
         entry = self._entries.get(key)
         if entry is None or entry.uid != uid:
@@ -244,7 +260,7 @@ class Store:
     @property
     def is_complete(self) -> bool:
         """Whether a complete list was stored."""
-        return bool(self._complete_through)
+        return bool(self._complete_through) and not self._lacks_second_part
 
     def record_progress(self, resource_version: str) -> str:
         """Record that all changes up to this version of an event or a bookmark were observed.
@@ -255,22 +271,34 @@ class Store:
             self._complete_through = resource_version
         return self._complete_through
 
-    def begin_listing(self, resource_version: str) -> Listing:
-        """Begin to store a complete list of this version."""
-        return Listing(resource_version, rewound=_older(resource_version, self._complete_through))
+    def begin_listing(self, resource_version: str, part: ListPart = ListPart.ALL) -> Listing:
+        """Begin to store a list of this version."""
+        # The watch has passed the version of the second part by the time that its objects come.
+        rewound = part is not ListPart.SECOND and _older(resource_version, self._complete_through)
+        return Listing(resource_version, part, rewound)
 
     def add_listed(self, listing: Listing, obj: dict[str, Any]) -> None:
-        """Store one object of the list."""
+        """Store one object of the list; of the second part, only if it was not observed otherwise."""
         with contextlib.suppress(MalformedObject):  # _upsert quarantines the object.
-            listing.seen.add(_key(obj))
+            key = _key(obj)
+            if listing.part is ListPart.SECOND and (key in self._entries or key in self.quarantined):
+                return
+            listing.seen.add(key)
         self._upsert(obj, _ChangeSource.REWOUND_LIST if listing.rewound else _ChangeSource.LIST)
 
     def finish_listing(self, listing: Listing) -> None:
-        """Remove the objects that the list does not contain and that are not newer than the list."""
+        """Remove the objects that the list does not contain and that are not newer than the list.
+
+        Objects that the first part does not contain may still exist. The second part removes none.
+        """
+        self._lacks_second_part = listing.part is ListPart.FIRST
+        if listing.part is ListPart.SECOND:
+            return
         for key, entry in list(self._entries.items()):
             is_newer = not listing.rewound and _older(listing.resource_version, entry.resource_version)
             if key not in listing.seen and not is_newer:
-                self._add_tombstone(entry.uid, listing.resource_version)
+                if listing.part is ListPart.ALL:
+                    self._add_tombstone(entry.uid, listing.resource_version)
                 self._drop(key, entry)
         for key in self.quarantined.keys() - listing.seen - {NAMELESS}:
             self._end_quarantine(key)
@@ -359,7 +387,8 @@ class Store:
         now = self._clock()
         self._tombstones.pop(uid, None)  # The oldest tombstone must come first.
         self._tombstones[uid] = _Tombstone(version, now)
-        while self._tombstones:
+        # The second part of a list may take longer than the life of a tombstone.
+        while self._tombstones and not self._lacks_second_part:
             oldest = next(iter(self._tombstones))
             if now - self._tombstones[oldest].at <= TOMBSTONE_LIFE_S:
                 break

@@ -5,6 +5,9 @@ objects while the API server still encodes others. The API server sends them fro
 pages of a list from etcd instead, which takes several times as long. If a watch with all objects fails or is
 not supported, the objects are listed page by page, as in all later lists.
 
+The first list may have two parts (``second_part``). Users of the store that need only the first part then
+begin while the second part is listed.
+
 The watcher resumes a watch that ended at the last resource version. It lists everything again only if that
 version has expired (410), or if an answer was malformed. After silence, a lost connection or an error it
 retries with a backoff. It ends when it is cancelled and, if so configured, when the API server does not serve
@@ -16,16 +19,16 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.errors import ApiError
-from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Handler, Listing, Store
+from admitq.runtime.second_part import OBJECTS_PER_TURN, ListParts, list_second_part, next_page
+from admitq.runtime.store import Handler, Listing, ListPart, Store
 
 log = logger(__name__)
 
@@ -75,8 +78,19 @@ class WatchBackoff:
         return random.uniform(self._first / 2, ceiling)  # noqa: S311 - spreads clients, guards nothing
 
 
-_OBJECTS_PER_TURN = 20
-"""Objects of a list that are stored before the event loop runs other tasks; 20 take a few milliseconds."""
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Which objects of a resource are listed and watched; None is no restriction."""
+
+    namespace: str | None = None
+    label_selector: str | None = None
+    field_selector: str | None = None
+
+    def restrict(self, label_selector: str) -> "_Selection":
+        """Return the selection of those objects that another label selector also selects."""
+        selectors = (selector for selector in (self.label_selector, label_selector) if selector)
+        return replace(self, label_selector=",".join(selectors))
+
 
 _NOT_SUPPORTED = frozenset({400, 422})
 """The statuses with which an API server rejects a watch that begins with all objects."""
@@ -99,8 +113,9 @@ class Watcher:
 
     With ``streams_list`` the first list is the beginning of a watch if the API server supports that.
 
-    ``synced`` is set once the first complete list is in the store. ``handlers`` are subscribed to the store.
-    ``errors`` handles unexpected exceptions; after one, everything is listed again.
+    ``synced`` is set once the first complete list is in the store. With ``parts``, the first list has two
+    parts, and ``first_part_synced`` is set earlier: once the first part is in the store. ``handlers`` are
+    subscribed to the store. ``errors`` handles unexpected exceptions; after one, everything is listed again.
     """
 
     def __init__(
@@ -117,15 +132,15 @@ class Watcher:
         observe: Callable[[Resource, Outcome], None] | None = None,
         ends_when_missing: bool = False,
         streams_list: bool = True,
+        parts: ListParts | None = None,
         errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.resource = resource
         self.store = store
         self.synced = asyncio.Event()
+        self.first_part_synced = asyncio.Event()
         self._client = client
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._field_selector = field_selector
+        self._selection = _Selection(namespace, label_selector, field_selector)
         self._timing = timing or WatchTiming()
         self._observe = observe
         self._ends_when_missing = ends_when_missing
@@ -134,6 +149,9 @@ class Watcher:
         self._version = ""
         self._streams_list = streams_list
         """Whether the next list is the beginning of a watch."""
+        self._parts = parts
+        """The parts of the next list; None if it has no parts."""
+        self._second_part: asyncio.Task[None] | None = None
         self._listing: Listing | None = None
         """The list at the beginning of the running watch, until it is complete."""
         self._failures = 0
@@ -148,6 +166,12 @@ class Watcher:
 
     async def run(self) -> None:
         """List and watch until cancelled, or until the resource is not served."""
+        try:
+            await self._list_and_watch_repeatedly()
+        finally:
+            await self._stop_second_part()
+
+    async def _list_and_watch_repeatedly(self) -> None:
         while True:
             began = time.monotonic()
             outcome = await self._list_or_watch()
@@ -171,6 +195,9 @@ class Watcher:
             elif not await self._list_and_watch():
                 await self._list()
                 return Outcome.LISTED
+            elif self._second_part is not None:
+                # The watch that began with the first part has ended, since it does not select all objects.
+                return Outcome.LISTED
         except ApiError as error:
             return self._process_error(error)
         except Exception as error:  # noqa: BLE001 - a new list may succeed
@@ -188,51 +215,85 @@ class Watcher:
         if not self._streams_list:
             return False
         self._streams_list = False
-        self._listing = self.store.begin_listing("")
+        self._listing = self.store.begin_listing("", self._next_part())
         try:
             await self._watch()
         except ApiError as error:
-            if self.synced.is_set() or error.status not in _NOT_SUPPORTED:
+            if self.first_part_synced.is_set() or error.status not in _NOT_SUPPORTED:
                 raise
             log.debug("streamed list not supported", resource=str(self.resource), error=str(error))
             return False
         finally:
             self._listing = None
-        if not self.synced.is_set():
+        if not self.first_part_synced.is_set():
             raise ApiError(0, "Truncated", f"the watch of {self.resource} ended before all objects came")
         return True
 
     async def _list(self) -> None:
+        await self._stop_second_part()  # This list has all objects, unless no first part was listed yet.
         listing = None
         version = ""
-        pages = self._client.pages(self.resource, self._namespace, self._label_selector, self._field_selector)
-        async with contextlib.aclosing(pages):
-            while (page := await _next(pages)) is not None:
+        async with contextlib.aclosing(self._pages(self._next_selection())) as pages:
+            while (page := await next_page(pages)) is not None:
                 if listing is None or page.first:
-                    listing = self.store.begin_listing(page.resource_version)
                     version = page.resource_version
+                    listing = self.store.begin_listing(version, self._next_part())
                 for number, item in enumerate(page.items, start=1):
                     self.store.add_listed(listing, item)
-                    if number % _OBJECTS_PER_TURN == 0:
+                    if number % OBJECTS_PER_TURN == 0:
                         # Receive the next page, and do not block other tasks.
                         await asyncio.sleep(0)
         if listing is None or not version:
             raise ApiError(0, "MalformedResponse", f"the list of {self.resource} has no resource version")
         self._finish_listing(listing, version)
 
+    def _next_part(self) -> ListPart:
+        """Return which objects the next list contains."""
+        return ListPart.ALL if self._parts is None else ListPart.FIRST
+
+    def _next_selection(self) -> "_Selection":
+        """Return what the next list or watch selects."""
+        return self._selection if self._parts is None else self._selection.restrict(self._parts.first)
+
+    def _pages(self, of: "_Selection") -> AsyncGenerator[Page]:
+        return self._client.pages(self.resource, of.namespace, of.label_selector, of.field_selector)
+
     def _finish_listing(self, listing: Listing, version: str) -> None:
         self.store.finish_listing(listing)
         self._version = version
         self._last_answer_at = time.monotonic()
+        self.first_part_synced.set()
+        parts, self._parts = self._parts, None
+        if parts is None:
+            self.synced.set()
+        else:
+            self._second_part = asyncio.create_task(
+                self._list_second_part(parts.second), name=f"list second part of {self.resource}"
+            )
+
+    async def _list_second_part(self, label_selector: str) -> None:
+        selection = self._selection.restrict(label_selector)
+        pause = WatchBackoff(self._timing.first_backoff, self._timing.longest_backoff)
+        await list_second_part(
+            lambda: self._pages(selection), self.store, pause_seconds=pause.seconds, errors=self._errors
+        )
         self.synced.set()
 
+    async def _stop_second_part(self) -> None:
+        task, self._second_part = self._second_part, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
     async def _watch(self) -> None:
+        is_of_first_part = self._listing is not None and self._listing.part is ListPart.FIRST
+        selection = self._next_selection()
         events = self._client.watch(
             self.resource,
             self._version,
-            namespace=self._namespace,
-            label_selector=self._label_selector,
-            field_selector=self._field_selector,
+            namespace=selection.namespace,
+            label_selector=selection.label_selector,
+            field_selector=selection.field_selector,
             timeout_seconds=random.randint(*self._timing.server_timeout),  # noqa: S311 - spreads the load
             inactivity=self._timing.inactivity,
             initial_events=self._listing is not None,
@@ -243,18 +304,22 @@ class Watcher:
                     self._process_event(event)
                 else:
                     self._process_initial_event(event, self._listing)
+                if is_of_first_part and self._listing is None:
+                    return
 
     def _process_initial_event(self, event: WatchEvent, listing: Listing) -> None:
         """Store an object of the list; changes of objects may come among them."""
         if event.type == "DELETED":
-            self.store.remove(event.object)
+            # An object that now belongs to the second part comes as deleted.
+            self.store.remove(event.object, is_deleted=listing.part is ListPart.ALL)
         elif event.type != "BOOKMARK":
             self.store.add_listed(listing, event.object)
         elif event.ends_initial_events and (version := _version_of(event)):
             listing.resource_version = version
             self._listing = None
             self._finish_listing(listing, version)
-            self._report(Outcome.LISTED)
+            if listing.part is ListPart.ALL:
+                self._report(Outcome.LISTED)
         else:
             raise ApiError(0, "MalformedResponse", f"the watch of {self.resource} did not send all objects")
 
@@ -294,12 +359,6 @@ class Watcher:
             return
         with self._errors.contain(ErrorPart.METRICS, self.resource):
             self._observe(self.resource, outcome)
-
-
-async def _next(pages: AsyncGenerator[Page]) -> Page | None:
-    """Read the next page with the priority of watches, which must not apply to the store's handlers."""
-    with call_priority(CallPriority.WATCH):
-        return await anext(pages, None)
 
 
 def _version_of(event: WatchEvent) -> str:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from admitq.runtime.resources import CONFIG_MAPS
-from admitq.runtime.store import TOMBSTONE_LIFE_S, UNPACKED_OBJECTS, Key, ObjectChange, Store
+from admitq.runtime.store import TOMBSTONE_LIFE_S, UNPACKED_OBJECTS, Key, ListPart, ObjectChange, Store
 
 
 def obj(
@@ -146,6 +146,99 @@ def test_listing_adds_object_that_watch_missed():
     watched.store.add_listed(listing, obj(version="40"))
     watched.store.finish_listing(listing)
     assert watched.changes == ["added a ->40"]
+
+
+# --- a list in two parts ---------------------------------------------------------------------------------
+
+
+def list_first_part(watched: Watched, version: str, *objects: dict[str, Any]) -> None:
+    store_list(watched, version, ListPart.FIRST, *objects)
+
+
+def list_second_part(watched: Watched, *objects: dict[str, Any]) -> None:
+    store_list(watched, "", ListPart.SECOND, *objects)
+
+
+def store_list(watched: Watched, version: str, part: ListPart, *objects: dict[str, Any]) -> None:
+    listing = watched.store.begin_listing(version, part)
+    for item in objects:
+        watched.store.add_listed(listing, item)
+        assert not watched.store.is_complete
+    watched.store.finish_listing(listing)
+
+
+def test_store_is_complete_after_second_part():
+    watched = Watched()
+    list_first_part(watched, "50", obj("a"))
+    assert not watched.store.is_complete
+    list_second_part(watched, obj("b", uid="u2"))
+    assert watched.store.is_complete
+    assert watched.changes == ["added a ->10", "added b ->10"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "listed", "changes"),
+    [
+        pytest.param([("upsert", "60", "u1")], "55", ["added a ->60"], id="changed"),
+        pytest.param([("upsert", "y", "u1")], "x", ["added a ->y"], id="versions that are no numbers"),
+        pytest.param([("upsert", "70", "u2")], "55", ["added a ->70"], id="replaced"),
+        pytest.param([("remove", "60", "u1")], "55", [], id="deleted"),
+        pytest.param(
+            [("upsert", "60", "u1"), ("remove", "61", "u1")],
+            "60",
+            ["added a ->60", "deleted a 60>-"],
+            id="changed and deleted",
+        ),
+    ],
+)
+def test_second_part_changes_nothing_that_watch_has_shown(
+    seen: list[tuple[str, str, str]], listed: str, changes: list[str]
+):
+    watched = Watched()
+    list_first_part(watched, "50")
+    for how, version, uid in seen:
+        getattr(watched.store, how)(obj(version=version, uid=uid))
+    watched.store.record_progress("80")
+    list_second_part(watched, obj(version=listed))
+    assert watched.changes == changes
+
+
+def test_object_deleted_long_before_second_part_ends_is_not_restored():
+    watched = Watched()
+    list_first_part(watched, "50")
+    watched.store.remove(obj(version="60"))
+    watched.time = TOMBSTONE_LIFE_S + 1
+    watched.store.remove(obj("other", uid="u2", version="61"))
+    list_second_part(watched, obj(version="55"))
+    assert watched.changes == []
+
+
+def test_object_that_left_first_part_is_added_by_second_part():
+    """It left after a first attempt to list the first part, or while that was sent."""
+    watched = Watched()
+    watched.store.upsert(obj("a"))
+    watched.store.upsert(obj("b", uid="u2"))
+    watched.store.remove(obj("b", uid="u2", version="45"), is_deleted=False)
+    list_first_part(watched, "50")
+    list_second_part(watched, obj("a", version="44"), obj("b", uid="u2", version="45"))
+    assert watched.changes[-2:] == ["added a ->44", "added b ->45"]
+
+
+def test_complete_list_replaces_unfinished_second_part():
+    watched = Watched()
+    list_first_part(watched, "50", obj("a"))
+    watched.store.add_listed(watched.store.begin_listing("", ListPart.SECOND), obj("b", uid="u2"))
+    store_list(watched, "90", ListPart.ALL, obj("a"))
+    assert watched.store.is_complete
+    assert [found["metadata"]["name"] for found in watched.store.list()] == ["a"]
+
+
+def test_malformed_object_of_second_part_is_quarantined_and_others_are_stored():
+    watched = Watched()
+    list_first_part(watched, "50")
+    list_second_part(watched, obj("a", uid=""), {"metadata": None}, obj("b"))
+    assert [key.name for key in watched.store.quarantined] == ["a", "?"]
+    assert watched.changes == ["added b ->10"]
 
 
 def test_listing_older_than_store_is_applied_after_restore_of_api_server():
