@@ -24,6 +24,7 @@ from admitq.core.state import AdmissionState
 from admitq.manager.manager import Manager, ManagerOptions
 from admitq.metrics.measures.gauges import PendingWorkloads
 from admitq.metrics.measures.manager import ManagerMeasures
+from admitq.metrics.measures.queue_statuses import QueueStatuses
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
 from admitq.process.garbage_collection import exclude_current_objects, spare_loaded_objects
@@ -169,7 +170,6 @@ class ManagerPart:
             clock=time.time_ns,
             stores=self._stores,
             metrics=self._measures.workloads,
-            queue_metrics=self._measures.queues,
             observe_write=self._observed,
         )
         table = registry.build_controllers(ctx, self._state.queries)
@@ -250,6 +250,7 @@ class ManagerPart:
             spec.reconcile,
             workers=spec.workers,
             urgent_workers=spec.urgent_workers,
+            refresh_interval=spec.refresh_interval,
             observe=self._on_reconciled,
             on_quarantine=self._on_quarantine,
             errors=self._metrics.errors,
@@ -314,26 +315,54 @@ class ManagerPart:
         pending = PendingWorkloads(
             queries.pending_workloads, queries.count_scheduling_keys, queries.pending_requests
         )
-        return ManagerMeasures(scope, pending)
+        cohorts = self._stores.of(self._kinds.cohorts)
+        statuses = QueueStatuses(
+            is_reporting=self._reports_statuses,
+            cluster_queue=queries.cluster_queue_status,
+            local_queue=queries.local_queue_status,
+            cohort=queries.cohort_status,
+            cohort_path=lambda name: cohort_path(cohorts, name),
+        )
+        return ManagerMeasures(scope, pending, statuses)
+
+    def _reports_statuses(self) -> bool:
+        return self._leading.is_set() and controller_names.CLUSTER_QUEUE in self._controllers
 
     # --- refresh instructions of the core ---------------------------------------------------------
 
     def cluster_queue(self, name: str) -> None:
         """Reconcile the status of a ClusterQueue."""
-        self._look(controller_names.CLUSTER_QUEUE, Key("", name))
+        self._measures.changed.cluster_queue_changed(name)
+        is_deleted = self._is_cluster_queue_deleted(name)
+        self._reconcile_status(controller_names.CLUSTER_QUEUE, Key("", name), at_once=is_deleted)
 
     def local_queue(self, key: ObjectKey) -> None:
         """Reconcile the status of a LocalQueue."""
-        self._look(controller_names.LOCAL_QUEUE, Key(*key))
+        self._measures.changed.local_queue_changed(key)
+        self._reconcile_status(controller_names.LOCAL_QUEUE, Key(*key))
 
     def cohort(self, name: str) -> None:
         """Reconcile the status of a cohort."""
-        self._look(controller_names.COHORT, Key("", name))
+        self._measures.changed.cohort_changed(name)
+        self._reconcile_status(controller_names.COHORT, Key("", name))
 
-    def _look(self, controller: str, key: Key) -> None:
+    def _is_cluster_queue_deleted(self, name: str) -> bool:
+        """Whether a ClusterQueue waits for its finalizer, the removal of which no report may delay."""
+        # The core knows that a queue is active; the store would decode the object.
+        if self._state.queries.is_cluster_queue_active(name):
+            return False
+        queue = self._stores.of(self._kinds.cluster_queues).get("", name)
+        return queue is not None and "deletionTimestamp" in queue["metadata"]
+
+    def _reconcile_status(self, controller: str, key: Key, *, at_once: bool = False) -> None:
         # Without the component core this process has no controllers of statuses.
-        if (running := self._controllers.get(controller)) is not None:
+        running = self._controllers.get(controller)
+        if running is None:
+            return
+        if at_once:
             running.add(key)
+        else:
+            running.refresh(key)
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -420,7 +449,7 @@ class ManagerPart:
         self._metrics.set("quarantined_keys", len(controller.quarantined), controller=controller.name)
         queue = self._refused.update(controller.name, key, controller.quarantined.get(key))
         if queue is not None:
-            self._look(controller_names.LOCAL_QUEUE, queue)
+            self._reconcile_status(controller_names.LOCAL_QUEUE, queue)
 
     def _set_aside(self, resource: Resource) -> int:
         store = self._stores.find(resource)

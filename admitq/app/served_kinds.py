@@ -283,6 +283,10 @@ def key_handler(controller: Controller[Key], watch: Watch) -> Callable[[ObjectCh
     """Return a handler that adds the keys that a change concerns to the queue of a controller."""
 
     def handle(change: ObjectChange) -> None:
+        if watch.refreshes(change):
+            for key in watch.keys(change):
+                controller.refresh(key)
+            return
         urgent = watch.urgent(change)
         for key in watch.keys(change):
             controller.add(key, urgent=urgent)

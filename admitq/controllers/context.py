@@ -69,26 +69,6 @@ class JobMetrics(Protocol):
         ...
 
 
-class QueueMetrics(Protocol):
-    """The gauges of queues and cohorts."""
-
-    def cluster_queue_reported(self, name: str, status: ClusterQueueStatus) -> None:
-        """Set the gauges of a ClusterQueue to the core's numbers."""
-        ...
-
-    def local_queue_reported(self, key: ObjectKey, status: LocalQueueStatus) -> None:
-        """Set the gauges of a LocalQueue to the core's numbers."""
-        ...
-
-    def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
-        """Set the gauges of a cohort to the core's numbers."""
-        ...
-
-    def forget_cohort(self, name: str) -> None:
-        """Remove the series of a cohort that has no object and that no object names."""
-        ...
-
-
 class CoreView(Protocol):
     """The questions that controllers may ask the core."""
 
@@ -144,7 +124,6 @@ class Context:
     clock: Clock
     stores: WatchedStores
     metrics: JobMetrics
-    queue_metrics: QueueMetrics
     observe_write: Callable[[Resource, dict[str, Any]], None]
 
     @property

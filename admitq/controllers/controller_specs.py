@@ -18,19 +18,22 @@ def _never(_: ObjectChange) -> bool:
 class Watch:
     """A resource, and a function that maps a change of one of its objects to keys to reconcile.
 
-    The work queue of the controller hands out keys of an ``urgent`` change before all others.
+    The work queue of the controller hands out keys of an ``urgent`` change before all others. A change that
+    ``refreshes`` concerns only what the controller reports, so its keys are reconciled at a limited rate.
     """
 
     resource: Resource
     keys: MapToKeys
     urgent: Callable[[ObjectChange], bool] = _never
+    refreshes: Callable[[ObjectChange], bool] = _never
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSpec:
     """A controller: its reconcile function, its watches, and its numbers of workers.
 
-    ``urgent_workers`` handle keys of urgent changes only.
+    ``urgent_workers`` handle keys of urgent changes only. ``refresh_interval`` is the minimum time, in
+    seconds, between two reconciles of a key that only refresh its reports.
     """
 
     name: str
@@ -38,6 +41,7 @@ class ControllerSpec:
     watches: tuple[Watch, ...]
     workers: int = 1
     urgent_workers: int = 0
+    refresh_interval: float = 0.0
 
 
 def _none() -> Iterable[Key]:

@@ -8,7 +8,9 @@ from admitq.runtime.store import Key, ObjectChange
 from admitq_api.json_objects import JsonObject, value_at
 
 SPEC: Final = ("spec",)
+GENERATION: Final = ("metadata", "generation")
 DELETION: Final = ("metadata", "deletionTimestamp")
+FINALIZERS: Final = ("metadata", "finalizers")
 LABELS: Final = ("metadata", "labels")
 OWNERS: Final = ("metadata", "ownerReferences")
 """Paths for `differs`."""
@@ -17,6 +19,11 @@ OWNERS: Final = ("metadata", "ownerReferences")
 def key_of_change(change: ObjectChange) -> tuple[Key, ...]:
     """Return the key of the changed object."""
     return (change.key,)
+
+
+def changes_only_status(change: ObjectChange) -> bool:
+    """Whether an object that is not being deleted changed at most in its status, labels and annotations."""
+    return change.kind == "modified" and not differs(change, GENERATION, DELETION, FINALIZERS)
 
 
 def iterate_states(change: ObjectChange) -> Iterator[JsonObject]:

@@ -122,10 +122,13 @@ class ChangeObserver:
                 self._measures.gauges.workload_observed(workload, obj)
             case happened.ClusterQueueChanged(cluster_queue):
                 self._measures.queues.cluster_queue_observed(cluster_queue, obj)
+                self._measures.changed.cluster_queue_changed(cluster_queue.name)
             case happened.LocalQueueChanged(local_queue):
                 self._measures.queues.local_queue_observed(local_queue.key, obj)
+                self._measures.changed.local_queue_changed(local_queue.key)
             case happened.CohortChanged(cohort):
                 self._measures.queues.cohort_observed(cohort.name, obj)
+                self._measures.changed.cohort_changed(cohort.name)
                 self._measures.queues.cohorts_changed()
             case _:
                 pass
@@ -138,7 +141,7 @@ class ChangeObserver:
             case happened.ClusterQueueDeleted(name):
                 self._measures.forget_cluster_queue(name)
             case happened.LocalQueueDeleted(key):
-                self._measures.queues.forget_local_queue(*key)
+                self._measures.forget_local_queue(key)
             case happened.CohortDeleted(name):
                 self._measures.queues.cohorts_changed()
                 self._measures.queues.cohort_object_deleted(name, self._state.queries.cohort_status(name))

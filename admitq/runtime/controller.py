@@ -16,6 +16,7 @@ from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.errors import ApiError, NotLeadingError, PermanentRejection
 from admitq.runtime.postponed_reports import PostponedReports
+from admitq.runtime.refresh_pace import RefreshPace
 from admitq.runtime.workqueue import WorkQueue
 from admitq.runtime.write_scheduler import NoFreeSlotError, WriteScheduler
 
@@ -67,6 +68,9 @@ class Controller(Generic[KeyT]):
     reports. Its key is reconciled again in the next free slot, so that no worker waits, and the report is
     true then.
 
+    :meth:`refresh` is for keys with reports of numbers, which may change many times a second. It starts at
+    most one reconcile in ``refresh_interval`` seconds, and none while the key waits for a slot.
+
     Besides ``workers`` there are ``urgent_workers``, which reconcile only urgent keys, so that these do not
     wait for calls of the others. A reconcile that takes longer than ``deadline`` seconds is cancelled, and
     counts as failed. ``on_quarantine`` receives the controller and a key when the quarantine of the key
@@ -85,6 +89,7 @@ class Controller(Generic[KeyT]):
         on_quarantine: "Callable[[Controller[KeyT], KeyT], None] | None" = None,
         quarantine_after: int = QUARANTINE_AFTER,
         rejected_retry: float = REJECTED_RETRY_S,
+        refresh_interval: float = 0.0,
         errors: UnexpectedErrors = LOG_ONLY,
         scheduler: WriteScheduler | None = None,
     ) -> None:
@@ -101,6 +106,7 @@ class Controller(Generic[KeyT]):
         self._quarantine_after = quarantine_after
         self._rejected_retry = rejected_retry
         self._errors = errors
+        self._pace = RefreshPace[KeyT](refresh_interval, time.monotonic)
         self._rejected: set[KeyT] = set()
         """Keys in quarantine because the API server rejected their requests."""
         self._failures: dict[KeyT, int] = {}
@@ -110,6 +116,12 @@ class Controller(Generic[KeyT]):
         """Reconcile a key, since its objects have changed. This ends its quarantine."""
         self.end_quarantine(key)
         self.queue.add(key, urgent=urgent)
+
+    def refresh(self, key: KeyT) -> None:
+        """Reconcile a key soon, since a number that it reports has changed. This ends its quarantine."""
+        self.end_quarantine(key)
+        if self._reports is None or not self._reports.is_postponed(key):
+            self.queue.add_after(key, self._pace.seconds_left(key))
 
     def add_after(self, key: KeyT, seconds: float) -> None:
         """Reconcile a key after a delay."""
@@ -133,6 +145,7 @@ class Controller(Generic[KeyT]):
         while True:
             key, queue_seconds = await self.queue.get_timed(urgent_only=urgent_only)
             began = time.monotonic()
+            self._pace.record(key)
             try:
                 with nullcontext() if self._reports is None else self._reports.granted_slot(key):
                     result = await self._reconcile_key(key)

@@ -27,6 +27,10 @@ class PostponedReports(Generic[KeyT]):
         self._granted: dict[KeyT, WriteSlot] = {}
         self._is_any_waiting = asyncio.Event()
 
+    def is_postponed(self, key: KeyT) -> bool:
+        """Whether a key waits for a slot."""
+        return key in self._waiting
+
     def postpone(self, key: KeyT, priority: CallPriority) -> None:
         """Have a key reconciled in the next free slot of a class."""
         self._waiting.setdefault(key, priority)

@@ -1,10 +1,10 @@
-"""The controllers of ClusterQueues, LocalQueues and cohorts: they write statuses and set metrics.
+"""The controllers of ClusterQueues, LocalQueues and cohorts, which write their statuses.
 
-The core computes all numbers and conditions. They change with every admission. So each status is written
-at most once a second, and only if it differs.
+The core computes all numbers and conditions. They change with every admission. So each status is computed
+and written at most once a second, and is not computed before a slot for its write is free.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.controllers.context import Clock, Context, CoreView
@@ -15,6 +15,7 @@ from admitq.core.activity import ActiveReason
 from admitq.core.fair_sharing import Share
 from admitq.core.model import SECOND, ConsumedResources, Instant, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
+from admitq.runtime.rate_limit import CallPriority
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
 from admitq.translate.amounts import format_quantities
@@ -205,16 +206,25 @@ class _StatusWriter:
         self._concern = concern
         self._pace = WritePace(ctx.clock)
 
-    async def write(self, key: Key, obj: JsonObject, patch: Mapping[str, Any] | None) -> float | None:
-        """Write a patch if the rate allows it; returns after how many seconds to try again."""
-        if patch is None:
-            return None
+    async def write(
+        self, key: Key, obj: JsonObject, compute_patch: Callable[[], Mapping[str, Any] | None]
+    ) -> float | None:
+        """Compute and write a patch if the rate allows it; returns after how many seconds to try again.
+
+        Raises:
+            NoFreeSlotError: the API server has no time for reports now. No patch was computed.
+            ApiError: the write failed.
+        """
         if (wait := self._pace.seconds_until_allowed(key)) > 0:
             return wait
-        plan = plan_of(status_patch(self._resource, obj, patch, self._concern))
-        requeue_after = await execute_plan(self._ctx, plan)
-        self._pace.record_write(key)
-        return requeue_after
+        with self._ctx.client.scheduler.free_slot(CallPriority.QUEUE_STATUS):
+            patch = compute_patch()
+            if patch is None:
+                return None
+            plan = plan_of(status_patch(self._resource, obj, patch, self._concern))
+            requeue_after = await execute_plan(self._ctx, plan)
+            self._pace.record_write(key)
+            return requeue_after
 
     def forget(self, key: Key) -> None:
         """Forget an object that does not exist any more."""
@@ -240,15 +250,18 @@ class ClusterQueueController:
         finalizer_plan = sync_in_use_finalizer(self._resource, obj, self._ctx.names.finalizer, in_use=in_use)
         if finalizer_plan is not None:
             return await execute_plan(self._ctx, finalizer_plan)
-        status = self._core.cluster_queue_status(key.name)
-        if status is None:
+        if self._core.is_cluster_queue_active(key.name) is None:
             waits = in_use and "deletionTimestamp" in obj["metadata"]
             return HELD_RETRY_SECONDS if waits else None
-        self._ctx.queue_metrics.cluster_queue_reported(key.name, status)
-        if status.reason is ActiveReason.UNKNOWN:
-            # The problem is in the status already, because the quarantine has written it.
-            return None
-        return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
+
+        def compute_patch() -> Mapping[str, Any] | None:
+            status = self._core.cluster_queue_status(key.name)
+            if status is None or status.reason is ActiveReason.UNKNOWN:
+                # The problem is in the status already, because the quarantine has written it.
+                return None
+            return cluster_queue_patch(obj, status, self._ctx.clock())
+
+        return await self._writer.write(key, obj, compute_patch)
 
 
 class LocalQueueController:
@@ -270,14 +283,17 @@ class LocalQueueController:
             self._cleared_at.pop(key, None)
             return None
         queue = ObjectKey(key.namespace, key.name)
-        status = self._core.local_queue_status(queue)
-        if status is None:
+        if not self._core.has_local_queue(queue):
             return None
-        self._ctx.queue_metrics.local_queue_reported(queue, status)
         now, refused = self._ctx.clock(), self._refused.list_in_queue(key)
         grace_left = self._grace_left(key, obj, refused, now)
-        patch = local_queue_patch(obj, status, now, None if grace_left else refused)
-        requeue_after = await self._writer.write(key, obj, patch)
+
+        def compute_patch() -> Mapping[str, Any] | None:
+            status = self._core.local_queue_status(queue)
+            reported = None if grace_left else refused
+            return None if status is None else local_queue_patch(obj, status, now, reported)
+
+        requeue_after = await self._writer.write(key, obj, compute_patch)
         return min(filter(None, (grace_left, requeue_after)), default=None)
 
     def _grace_left(self, key: Key, obj: JsonObject, refused: Sequence[RefusedJob], now: Instant) -> float:
@@ -293,7 +309,7 @@ class LocalQueueController:
 
 
 class CohortController:
-    """Writes the statuses of cohorts, which have weighted shares, and the metrics of cohorts."""
+    """Writes the statuses of cohorts, which have weighted shares."""
 
     def __init__(self, ctx: Context, core: CoreView) -> None:
         self._ctx = ctx
@@ -306,14 +322,13 @@ class CohortController:
         obj = self._ctx.stores.of(self._resource).get("", key.name)
         if obj is None:
             self._writer.forget(key)
-        status = self._core.cohort_status(key.name)
-        if status is None:
-            self._ctx.queue_metrics.forget_cohort(key.name)
             return None
-        path = cohort_path(self._ctx.stores.of(self._ctx.kinds.cohorts), key.name)
-        parent = path[1] if len(path) > 1 else ""
-        self._ctx.queue_metrics.cohort_reported(key.name, parent, path[-1], status)
-        return None if obj is None else await self._writer.write(key, obj, cohort_patch(obj, status))
+
+        def compute_patch() -> Mapping[str, Any] | None:
+            status = self._core.cohort_status(key.name)
+            return None if status is None else cohort_patch(obj, status)
+
+        return await self._writer.write(key, obj, compute_patch)
 
 
 def cohort_path(cohorts: Store, name: str) -> list[str]:

@@ -211,7 +211,6 @@ class StubRecorder:
     """The names of called methods that have no list of their own."""
     gates: list[tuple[str, str, float, bool]] = field(default_factory=list[tuple[str, str, float, bool]])
     excess: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
-    cohorts: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     versions: list[str] = field(default_factory=list[str])
     """The resourceVersions of the objects that events regard."""
 
@@ -225,9 +224,6 @@ class StubRecorder:
     def excess_pods(self, workload: dict[str, Any], job_kind: str, number: int) -> None:
         self.excess.append((workload["metadata"].get("name", ""), job_kind, number))
 
-    def cohort_reported(self, name: str, parent: str, root: str, _: CohortStatus) -> None:
-        self.cohorts.append((name, parent, root))
-
     def __getattr__(self, name: str) -> Any:
         return lambda *_args, **_named: self.metrics.append(name)
 
@@ -240,8 +236,11 @@ class StubCore:
     local_queues: dict[ObjectKey, LocalQueueStatus] = field(default_factory=dict[ObjectKey, LocalQueueStatus])
     cohorts: dict[str, CohortStatus] = field(default_factory=dict[str, CohortStatus])
     reserving: set[str] = field(default_factory=set[str])
+    computed: int = 0
+    """How many statuses of ClusterQueues were computed."""
 
     def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:
+        self.computed += 1
         return self.cluster_queues.get(name)
 
     def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
@@ -298,7 +297,6 @@ class World:
             clock=lambda: self.now,
             stores=self.stores,
             metrics=cast("Any", self.recorder),
-            queue_metrics=cast("Any", self.recorder),
             observe_write=self.put,
         )
         self.put(NAMESPACES, {"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "1"}})

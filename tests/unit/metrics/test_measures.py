@@ -20,6 +20,7 @@ from admitq.core.statuses import (
 )
 from admitq.metrics.measures.gauges import PendingWorkloads
 from admitq.metrics.measures.manager import ManagerMeasures
+from admitq.metrics.measures.queue_statuses import NO_STATUSES, QueueStatuses
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
 from admitq.translate.cluster_queues import read_cluster_queue
@@ -34,11 +35,17 @@ IDLE = ClusterQueueStatus(True, ActiveReason.READY, (), 3, 1, 2, 1, (), ())
 class MeasuresWithMetrics(ManagerMeasures):
     """Measures, and the registry that they write to."""
 
-    def __init__(self, pending: PendingWorkloads | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        pending: PendingWorkloads | None = None,
+        statuses: QueueStatuses = NO_STATUSES,
+        **options: Any,
+    ) -> None:
         self.metrics = Metrics()
         self.cohorts = ["teams", "company"]
         options.setdefault("cluster_queue_of", lambda key: f"cq-of-{key.name}")
-        super().__init__(MeasureScope(self.metrics, cohorts_of=lambda _: self.cohorts, **options), pending)
+        scope = MeasureScope(self.metrics, cohorts_of=lambda _: self.cohorts, **options)
+        super().__init__(scope, pending, statuses)
 
     def value(self, series: str, **labels: str) -> float | None:
         """Return the value of the only series with these labels, or None."""
@@ -142,6 +149,79 @@ def test_reported_cluster_queue_status_is_exposed() -> None:
     assert measures.value("cluster_queue_status", status="active") == 1
     assert measures.value("cluster_queue_status", status="pending") == 0
     assert measures.value("pending_scheduling_hashes", status="inadmissible") == 2
+
+
+class CoreStatuses:
+    """The statuses of a core, of which the test counts the computed ones."""
+
+    def __init__(self) -> None:
+        self.is_reporting = True
+        self.cluster_queues = {"cq": IDLE}
+        self.local_queues = {
+            ObjectKey("team", "main"): LocalQueueStatus(True, LocalQueueReason.READY, 1, 7, 1, (), ())
+        }
+        self.cohorts = {"teams": COHORT_STATUS}
+        self.computed = 0
+
+    def measures(self) -> MeasuresWithMetrics:
+        def cluster_queue(name: str) -> ClusterQueueStatus | None:
+            self.computed += 1
+            return self.cluster_queues.get(name)
+
+        return MeasuresWithMetrics(
+            statuses=QueueStatuses(
+                is_reporting=lambda: self.is_reporting,
+                cluster_queue=cluster_queue,
+                local_queue=self.local_queues.get,
+                cohort=self.cohorts.get,
+                cohort_path=lambda name: [name, "company"],
+            )
+        )
+
+
+def test_changed_cluster_queue_is_computed_once_for_the_next_scrape() -> None:
+    core = CoreStatuses()
+    measures = core.measures()
+    for admitted in range(4):
+        core.cluster_queues["cq"] = IDLE._replace(admitted=admitted)
+        measures.changed.cluster_queue_changed("cq")
+    assert measures.value("admitted_active_workloads") == 3
+    assert measures.value("cohort_subtree_admitted_active_workloads", cohort="company") == 3
+    assert core.computed == 1
+
+
+def test_gauges_of_changed_local_queue_and_cohort_are_set_before_scrape() -> None:
+    core = CoreStatuses()
+    measures = core.measures()
+    measures.changed.local_queue_changed(ObjectKey("team", "main"))
+    measures.changed.cohort_changed("teams")
+    assert measures.value("local_queue_reserving_active_workloads", name="main") == 7
+    assert measures.value("cohort_info", cohort="teams", parent_cohort="company") == 1
+    core.cohorts.clear()
+    measures.changed.cohort_changed("teams")
+    assert measures.value("cohort_info", cohort="teams") is None
+
+
+def test_process_that_does_not_report_statuses_sets_their_gauges_once_it_does() -> None:
+    core = CoreStatuses()
+    core.is_reporting = False
+    measures = core.measures()
+    measures.changed.cluster_queue_changed("cq")
+    assert measures.value("admitted_active_workloads") is None
+    core.is_reporting = True
+    assert measures.value("admitted_active_workloads") == 1
+
+
+def test_deleted_queues_have_no_gauges_although_they_changed() -> None:
+    core = CoreStatuses()
+    measures = core.measures()
+    measures.changed.cluster_queue_changed("cq")
+    measures.changed.cluster_queue_changed("unknown to the core")
+    measures.changed.local_queue_changed(ObjectKey("team", "main"))
+    measures.forget_cluster_queue("cq")
+    measures.forget_local_queue(ObjectKey("team", "main"))
+    assert measures.value("admitted_active_workloads") is None
+    assert measures.value("local_queue_reserving_active_workloads") is None
 
 
 def test_series_of_forgotten_cluster_queue_are_removed() -> None:

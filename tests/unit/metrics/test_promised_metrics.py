@@ -25,6 +25,7 @@ from admitq.core.statuses import (
 from admitq.metrics.custom_labels import LabelSource, SeriesLabel, SeriesLabels
 from admitq.metrics.measures.gauges import PendingWorkloads, WorkloadGauges
 from admitq.metrics.measures.manager import ManagerMeasures
+from admitq.metrics.measures.queue_statuses import ChangedStatuses
 from admitq.metrics.measures.queues import QueueMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.measures.workloads import WorkloadMeasures
@@ -240,19 +241,24 @@ def test_metrics_that_only_admitq_has_are_listed() -> None:
 
 def test_every_measure_is_called_by_the_product() -> None:
     folder = Path(str(admitq.__file__)).parent
-    others = [path.read_text() for path in folder.rglob("*.py") if path.parent.name != "measures"]
+    callers = [
+        *(path for path in folder.rglob("*.py") if path.parent.name != "measures"),
+        folder / "metrics/measures/queue_statuses.py",
+    ]
     called = {
         name
-        for text in others
-        for name in re.findall(r"(?:measures|metrics)(?:\.workloads|\.queues|\.gauges)?\.(\w+)\(", text)
+        for path in callers
+        for name in re.findall(
+            r"(?:measures|metrics)(?:\.workloads|\.queues|\.gauges|\.changed)?\.(\w+)\(", path.read_text()
+        )
     }
     public = {
         name
-        for measures in (WorkloadMeasures, QueueMeasures, WorkloadGauges)
+        for measures in (WorkloadMeasures, QueueMeasures, WorkloadGauges, ChangedStatuses)
         for name, member in vars(measures).items()
         if callable(member) and not name.startswith("_")
     }
-    assert public - {"has_cluster_queue"} <= called
+    assert public - {"has_cluster_queue", "set_gauges"} <= called
 
 
 def test_custom_labels_are_ordered_by_source_and_then_as_configured() -> None:

@@ -304,3 +304,40 @@ async def test_reconciles_without_calls_leave_turns_to_other_tasks() -> None:
     assert len(reconciled) < 10
     await wait_until(lambda: len(reconciled) == 1000)
     task.cancel()
+
+
+async def test_refreshed_key_is_reconciled_at_most_once_in_the_interval():
+    reconciler = Reconciler()
+    controller = Controller("test", reconciler, refresh_interval=3600)
+    async with running(controller):
+        controller.refresh("a")
+        await wait_until(lambda: reconciler.calls["a"] == 1)
+        for _ in range(3):
+            controller.refresh("a")
+        controller.refresh("b")
+        await wait_until(lambda: reconciler.calls["b"] == 1)
+        assert (reconciler.calls["a"], controller.queue.delayed) == (1, 1)
+        controller.add("a")
+        await wait_until(lambda: reconciler.calls["a"] == 2)
+
+
+async def test_refreshed_key_is_reconciled_again_when_the_interval_ends():
+    reconciler = Reconciler()
+    controller = Controller("test", reconciler, refresh_interval=0.02)
+    async with running(controller):
+        controller.refresh("a")
+        await wait_until(lambda: reconciler.calls["a"] == 1)
+        controller.refresh("a")
+        await wait_until(lambda: reconciler.calls["a"] == 2)
+        await wait_until(lambda: not controller.queue.delayed and not len(controller.queue))
+
+
+async def test_refresh_ends_quarantine():
+    reconciler = Reconciler(a=[RuntimeError("bug")] * QUARANTINE_AFTER)
+    controller = Controller("test", reconciler)
+    async with running(controller):
+        controller.refresh("a")
+        await wait_until(lambda: "a" in controller.quarantined)
+        controller.refresh("a")
+        await wait_until(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 1)
+    assert not controller.quarantined

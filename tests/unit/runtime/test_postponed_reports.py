@@ -84,6 +84,24 @@ async def test_key_that_is_postponed_again_is_reported_once() -> None:
     assert reporter.reports == [("a", "first")]
 
 
+async def test_refreshed_key_that_is_postponed_is_not_reconciled_before_its_slot() -> None:
+    reporter = Reporter()
+    controller = reporter.controller()
+    slot = await reporter.scheduler.take(STATUS)
+    async with running(controller):
+        controller.refresh("a")
+        await wait_until(lambda: reporter.results == [ReconcileResult.POSTPONED])
+        controller.refresh("a")
+        controller.refresh("decide")
+        await wait_until(lambda: reporter.reports == [("decide", "first")])
+        assert reporter.results == [ReconcileResult.POSTPONED, ReconcileResult.SUCCESS]
+        reporter.reason = "second"
+        reporter.scheduler.release(slot)
+        await wait_until(lambda: ("a", "second") in reporter.reports)
+        controller.refresh("a")
+        await wait_until(lambda: reporter.reports.count(("a", "second")) == 2)
+
+
 async def test_slots_of_a_stopped_controller_are_released() -> None:
     reporter = Reporter()
     controller = reporter.controller()

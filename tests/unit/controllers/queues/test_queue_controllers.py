@@ -13,9 +13,11 @@ from admitq.controllers.queues.controllers import (
     WritePace,
     cluster_queue_patch,
     cohort_patch,
+    cohort_path,
     local_queue_patch,
 )
 from admitq.controllers.queues.refused_jobs import RefusedJob, RefusedJobs
+from admitq.controllers.queues.watches import queue_controllers
 from admitq.core.activity import ActiveReason, InactiveCause
 from admitq.core.amounts import UNLIMITED
 from admitq.core.fair_sharing import NO_SHARE, Share
@@ -28,8 +30,10 @@ from admitq.core.statuses import (
     LocalQueueStatus,
     ResourceTotal,
 )
+from admitq.runtime.rate_limit import CallPriority
 from admitq.runtime.resources import JOBS
-from admitq.runtime.store import Key
+from admitq.runtime.store import Key, ObjectChange
+from admitq.runtime.write_scheduler import NoFreeSlotError
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
@@ -216,9 +220,57 @@ async def test_cluster_queue_status_is_written_at_most_once_per_second() -> None
     assert await controller.reconcile(CQ) is None
     message = "Can't admit new workloads: is stopped."
     assert condition_of(world.get(KINDS.cluster_queues, "cq"), "Active") == ("False", "Stopped", message)
+    world.now += SECOND
     assert await controller.reconcile(CQ) is None
     assert len(world.calls) == 2
-    assert world.recorder.metrics.count("cluster_queue_reported") == 4
+
+
+@pytest.mark.parametrize("waits_for", ["slot", "pace"])
+async def test_queue_status_is_not_computed_before_it_may_be_written(waits_for: str) -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue())
+    world.core.cluster_queues["cq"] = READY
+    controller = ClusterQueueController(world.ctx, world.core)
+    await controller.reconcile(CQ)
+    world.core.cluster_queues["cq"] = STOPPED
+    computed = world.core.computed
+    if waits_for == "slot":
+        world.now += 2 * SECOND
+        while world.client.scheduler.take_free(CallPriority.QUEUE_STATUS) is not None:
+            pass
+        with pytest.raises(NoFreeSlotError):
+            await controller.reconcile(CQ)
+    else:
+        assert await controller.reconcile(CQ) == 1.0
+    assert world.core.computed == computed
+    assert len(world.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "refreshes"),
+    [
+        ({"status": {"pendingWorkloads": 1}}, True),
+        ({"metadata": {"generation": 5}}, False),
+        ({"metadata": {"finalizers": []}}, False),
+        ({"metadata": {"deletionTimestamp": timestamp(0)}}, False),
+    ],
+)
+def test_change_of_queue_outside_of_status_is_reconciled_without_delay(
+    changed: dict[str, Any], refreshes: bool
+) -> None:
+    world = World()
+    controllers = queue_controllers(world.ctx, world.core, refused_jobs(world))
+    watches = [watch for spec in controllers for watch in spec.watches]
+    assert all(spec.refresh_interval == 1.0 for spec in controllers)
+    found: list[list[bool]] = []
+    for watch in watches:
+        changes: list[ObjectChange] = []
+        world.stores.of(watch.resource).subscribe(changes.append)
+        before = {**queue(), "metadata": {**queue()["metadata"], "namespace": "ns"}}
+        metadata = {**before["metadata"], **changed.get("metadata", {}), "resourceVersion": "6"}
+        world.put(watch.resource, before, {**before, **changed, "metadata": metadata})
+        found.append([watch.refreshes(change) for change in changes])
+    assert found == [[False, refreshes]] * 3
 
 
 def test_clock_set_back_delays_write_by_at_most_one_second() -> None:
@@ -268,7 +320,6 @@ async def test_cluster_queue_unknown_to_core_is_not_reported(known: bool) -> Non
         world.put(KINDS.cluster_queues, queue())
     await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
     assert world.calls == []
-    assert world.recorder.metrics == []
 
 
 async def test_quarantined_cluster_queue_keeps_its_status() -> None:
@@ -279,8 +330,7 @@ async def test_quarantined_cluster_queue_keeps_its_status() -> None:
         active=False, reason=ActiveReason.UNKNOWN, causes=quarantined
     )
     await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
-    assert "patch clusterqueues/cq/status" not in world.calls
-    assert world.recorder.metrics != []
+    assert world.calls == []
 
 
 async def test_local_queue_status_has_totals_without_borrowed_amounts() -> None:
@@ -374,18 +424,14 @@ async def test_local_queue_reports_refused_jobs_until_two_seconds_after_last_one
     assert await restarted.reconcile(queue) == 2.0
 
 
-async def test_cohort_is_reported_with_parent_and_root_even_in_loop_of_parents() -> None:
+def test_path_of_cohort_ends_at_its_root_or_before_a_cycle_of_parents() -> None:
     world = World()
     for name, parent in (("leaf", "middle"), ("middle", "root"), ("a", "b"), ("b", "a")):
         world.put(KINDS.cohorts, cluster_scoped(name, spec={"parentName": parent}))
-    controller = CohortController(world.ctx, world.core)
-    for name in ("leaf", "root", "a"):
-        world.core.cohorts[name] = CohortStatus((), ())
-        assert await controller.reconcile(Key("", name)) is None
-    assert world.calls == []
-    assert world.recorder.cohorts == [("leaf", "middle", "root"), ("root", "", "root"), ("a", "b", "b")]
-    await controller.reconcile(Key("", "gone"))
-    assert world.recorder.metrics == ["forget_cohort"]
+    cohorts = world.stores.of(KINDS.cohorts)
+    assert cohort_path(cohorts, "leaf") == ["leaf", "middle", "root"]
+    assert cohort_path(cohorts, "root") == ["root"]
+    assert cohort_path(cohorts, "a") == ["a", "b"]
 
 
 async def test_cohort_object_reports_its_share() -> None:
