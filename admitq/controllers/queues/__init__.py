@@ -1,1 +1,1 @@
-"""Statuses and metrics of ClusterQueues, LocalQueues and cohorts."""
+"""Statuses of ClusterQueues, LocalQueues and cohorts."""

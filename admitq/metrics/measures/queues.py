@@ -1,4 +1,4 @@
-"""Gauges of ClusterQueues, LocalQueues and cohorts, set when their controllers refresh them."""
+"""Gauges of ClusterQueues, LocalQueues and cohorts, set before a scrape if their statuses changed."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
