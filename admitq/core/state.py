@@ -113,10 +113,14 @@ class AdmissionState:
         if self._settled.charging.seen_admitted:
             charging.settle_admissions(self._world, before=now)
 
-    def instructions(self) -> list[Instruction]:
+    def instructions(self, *, refreshes: bool = True) -> list[Instruction]:
         """Return the instructions since the last call.
 
         After a burst of events, one call costs less than a call after each event.
+
+        Args:
+            refreshes: whether to return the statuses to refresh. If not, they stay for a later call. While a
+                cycle is due, the numbers of the workloads that wait change for a moment only.
 
         Returns:
             Reservations, preemptions and other decisions of cycles, each kind in the order of decision. If
@@ -129,7 +133,7 @@ class AdmissionState:
         if not world.driver.writes_statuses:
             discard_refreshes(world)
             return decisions
-        return [*decisions, *reports, *take_refreshes(world)]
+        return [*decisions, *reports, *(take_refreshes(world) if refreshes else ())]
 
     def next_wakeup(self, now: Instant) -> Instant | None:
         """Return the earliest instant at which a request for cycles has work to do; None without one."""

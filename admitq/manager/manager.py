@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from admitq.core import events as happened
 from admitq.core.instructions import (
@@ -58,6 +58,12 @@ from admitq.translate.priorities import read_priority_leniently
 from admitq.translate.read_options import ReadOptions
 from admitq.workloads.admission_status import ADMISSION_MANAGER_SUFFIX
 from admitq_api.labels import Names
+
+LONGEST_REFRESH_DELAY: Final = SECOND
+"""The longest time for which refreshes of statuses wait for the end of due cycles, in nanoseconds.
+
+A cycle that is due evaluates workloads, and most of them wait again afterwards. Their queues would be
+refreshed twice with each cycle, although no number has changed in the end."""
 
 
 class Refresh(Protocol):
@@ -150,6 +156,7 @@ class Manager:
         self._refresh = refresh
         self._leading = leading
         self._wake = asyncio.Event()
+        self._refreshed_at: Instant = 0
         self._blocking = BlockingTimer(metrics)
         self._deferred = DeferredWork(self._blocking, metrics.errors)
         self._observations = observations(names, reading)
@@ -297,11 +304,14 @@ class Manager:
     async def _run_step(self) -> float | None:
         """Carry out instructions, and run a cycle if one is due; return the seconds until the next cycle."""
         try:
-            # These are the instructions of all events since the last step.
-            await self._carry_out(self.state.instructions())
-            if self._recovery.is_rebuild_due:
-                return 0.0
             now = self._clock()
+            if not self._is_cycle_due(now) or now - self._refreshed_at >= LONGEST_REFRESH_DELAY:
+                # These are the instructions of all events since the last step.
+                self._refreshed_at = now
+                await self._carry_out(self.state.instructions())
+                if self._recovery.is_rebuild_due:
+                    return 0.0
+                now = self._clock()
             due = self.state.next_wakeup(now) if self._leading() else None
             if due is not None and due <= now:
                 await self._run_cycle(now)
@@ -312,6 +322,10 @@ class Manager:
         except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end the other tasks
             self._recovery.record_failure(CYCLE, self._workload(self.state.deciding), error)
             return 0.0
+
+    def _is_cycle_due(self, now: Instant) -> bool:
+        due = self.state.next_wakeup(now) if self._leading() else None
+        return due is not None and due <= now
 
     def lead(self) -> None:
         """Begin to lead: report the objects that this process quarantined while it did not lead."""
@@ -329,7 +343,7 @@ class Manager:
             for _ in self.state.cycle_steps(happened.CyclesRequested(limit=1), now=now):
                 if self._blocking.should_yield:
                     await self._blocking.yield_to_loop()
-        instructions = self.state.instructions()
+        instructions = self.state.instructions(refreshes=False)
         if self.state.queries.cycles_run == before:
             # The call only advanced the time; no workload was evaluated.
             await self._carry_out(instructions)

@@ -354,6 +354,14 @@ def test_unchanged_status_is_not_refreshed(state: AdmissionState) -> None:
     ]
 
 
+def test_refreshes_that_are_not_requested_stay_for_a_later_call(state: AdmissionState) -> None:
+    main = ObjectKey("n", "main")
+    state.observe(happened.ResourceFlavorDeleted("default"), now=2)
+    assert state.instructions(refreshes=False) == []
+    assert state.instructions() == [RefreshClusterQueue("q"), RefreshLocalQueue(main)]
+    assert state.instructions() == []
+
+
 def test_cohort_that_is_observed_again_ends_no_waiting(state: AdmissionState) -> None:
     group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(0)),)),))
     event = happened.CohortChanged(Cohort("org", None, (group,)))

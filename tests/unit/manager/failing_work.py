@@ -211,8 +211,9 @@ class Core:
         self.queries = SimpleNamespace(cycles_run=0, retry_delay=lambda _key: 0)
         self.observed: list[object] = []
 
-    def instructions(self) -> list[Instruction]:
-        decided, self.decided = self.decided, []
+    def instructions(self, *, refreshes: bool = True) -> list[Instruction]:
+        decided = [item for item in self.decided if refreshes or not isinstance(item, RefreshClusterQueue)]
+        self.decided = [item for item in self.decided if item not in decided]
         return decided
 
     def next_wakeup(self, now: int) -> int | None:
