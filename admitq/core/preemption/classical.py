@@ -46,7 +46,7 @@ from admitq.core.preemption.capacity import (
     estimate_reachability,
 )
 from admitq.core.preemption.index import OrderIndex
-from admitq.core.preemption.policies import highest_priority
+from admitq.core.preemption.policies import equals_must_be_newer, highest_priority
 from admitq.core.preemption.sort_keys import OrderKey
 from admitq.core.quota import Cell
 from admitq.core.quota_holders import PreemptionOrder
@@ -270,9 +270,25 @@ class _CandidateWalk:
         policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
         return self._search.in_stage(self._stage, queue, policy, self._highest, first_key)
 
-    def _until_borrowing_ends(self, node: Node) -> Iterator[Candidate]:
-        """Yield candidates of a ClusterQueue until their removal ends its borrowing of contested pairs."""
+    def _until_borrowing_ends(self, node: Node) -> Iterable[Candidate]:
+        """Return candidates of a ClusterQueue until their removal ends its borrowing of contested pairs.
+
+        Most preemptors of a cycle have the same candidates there. So the index keeps the candidates, unless
+        they depend on more than the highest priority.
+        """
         self._index.write_usage_to_cells(node)
+        preemptor = self._search.preemptor
+        policy = preemptor.queue.spec.preemption.reclaim_within_cohort
+        if equals_must_be_newer(policy) or self._search.excluded is not self._index.excluded:
+            return self._read_until_borrowing_ends(node)
+        highest = min(self._highest, highest_priority(policy, preemptor.workload.priority))
+        by_kind = self._index.candidates_of(node)
+        candidates = by_kind.get((self._stage, highest))
+        if candidates is None:
+            candidates = by_kind[self._stage, highest] = tuple(self._read_until_borrowing_ends(node))
+        return candidates
+
+    def _read_until_borrowing_ends(self, node: Node) -> Iterator[Candidate]:
         borrowed = {
             pair: cell.usage - cell.subtree_quota
             for pair in self._search.contested

@@ -23,7 +23,7 @@ from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import supposed_share
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey
-from admitq.core.preemption.candidates import STAGES, Stage, contested_cells, uses_any
+from admitq.core.preemption.candidates import STAGES, Candidate, Stage, contested_cells, uses_any
 from admitq.core.preemption.sort_keys import OrderKey, ShareKey, candidate_key, share_key
 from admitq.core.quota_holders import PreemptionOrder
 from admitq.core.supposed_usage import SupposedUsage
@@ -202,6 +202,24 @@ class OrderIndex(CandidateIndex[OrderKey]):
     """The index for classical preemption: one list for each stage, in the order of first candidates."""
 
     _LISTS = len(STAGES)
+
+    def __init__(self, tree: SearchedTree, contested: Contested) -> None:
+        super().__init__(tree, contested)
+        self.excluded: Final = tree.excluded
+        """Workloads that are not candidates."""
+        self._candidates: dict[Node, dict[tuple[Stage, int], tuple[Candidate, ...]]] = {}
+
+    def candidates_of(self, node: Node) -> dict[tuple[Stage, int], tuple[Candidate, ...]]:
+        """Return the candidates of a ClusterQueue that searches have read, by stage and highest priority.
+
+        Searches add to this mapping. It is empty after a change at the ClusterQueue.
+        """
+        return self._candidates.setdefault(node, {})
+
+    def update(self, node: Node) -> None:
+        """Update the lists on the path of a ClusterQueue, and forget its candidates, after a change there."""
+        self._candidates.pop(node, None)
+        super().update(node)
 
     def _compute_sort_keys(self, node: Node) -> tuple[OrderKey | None, ...]:
         if node.is_cohort:

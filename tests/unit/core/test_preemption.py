@@ -418,3 +418,58 @@ def test_reachability_counts_usage_of_all_but_borrowing_cluster_queues(
     index.prepare(node)
     room = RequestedCapacity(node, search.usage)
     assert estimate_reachability(search, index, room, room.is_available) is expected
+
+
+def trees_that_need_own_candidates() -> QuotaTrees:
+    """Return a tree of 12 CPUs in which a request of 6 needs the candidates of all four ClusterQueues."""
+    trees = QuotaTrees()
+    trees.cohort("all")
+    trees.queue("own", "all", 6, policy("LowerPriority", "Any"))
+    trees.add_holder("own", "own lower", 3, priority=1)
+    for number in range(3):
+        trees.queue(f"queue {number}", "all", 2)
+        trees.add_holder(f"queue {number}", f"within {number}", 2, priority=9, since=-1)
+        trees.add_holder(f"queue {number}", f"borrows {number}", 1, priority=number)
+    return trees
+
+
+def find_names(trees: QuotaTrees, excluded: set[ObjectKey], tree: TreeIndexes, wanted: int = 6) -> list[str]:
+    cpu = pair("cpu")
+    preemptor = trees.preemptor("own", priority=5)
+    targets = find_victims(trees.world, preemptor, {cpu: wanted}, (cpu,), excluded, tree)
+    return [victim.entry.workload.key.name for victim in targets]
+
+
+def test_search_in_same_index_does_not_read_candidates_of_other_queues_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trees, excluded = trees_that_need_own_candidates(), set[ObjectKey]()
+    tree = TreeIndexes(trees.world, SupposedUsage(), excluded)
+    read: list[str] = []
+    in_stage = TargetSearch.in_stage
+
+    def record_and_return(self: TargetSearch, stage: Any, queue: Any, *arguments: Any) -> Any:
+        read.append(queue.spec.name)
+        return in_stage(self, stage, queue, *arguments)
+
+    monkeypatch.setattr(TargetSearch, "in_stage", record_and_return)
+    victims = find_names(trees, excluded, tree)
+    assert sorted(victims) == ["borrows 0", "borrows 1", "borrows 2", "own lower"]
+    assert {"queue 1", "queue 2"} <= set(read)
+    read.clear()
+    assert find_names(trees, excluded, tree) == victims
+    # Whether there is any candidate is read from the first queue.
+    assert not {"queue 1", "queue 2"} & set(read)
+
+
+def test_search_after_change_in_queue_does_not_find_its_former_candidates() -> None:
+    trees, excluded = trees_that_need_own_candidates(), set[ObjectKey]()
+    tree = TreeIndexes(trees.world, SupposedUsage(), excluded)
+    assert "borrows 0" in find_names(trees, excluded, tree)
+    holder = next(entry for _, entry in trees.world.quota_holders.staying("queue 0"))
+    excluded.add(holder.workload.key)
+    tree.update(trees.node("queue 0"))
+    fresh = TreeIndexes(trees.world, SupposedUsage(), excluded)
+    for wanted in (4, 5, 6):
+        assert find_names(trees, excluded, tree, wanted) == find_names(trees, excluded, fresh, wanted)
+        assert "borrows 0" not in find_names(trees, excluded, tree, wanted)
