@@ -50,8 +50,10 @@ _ONE_AT_A_TIME = {
     "tests/controlplane/test_kinds_come_and_go.py",
     "tests/controlplane/test_parts.py",
     "tests/controlplane/test_policies.py",
+    "tests/controlplane/test_rejected_writes.py",
     "tests/controlplane/test_two_managers.py",
     "tests/faults/test_core_failures.py",
+    "tests/faults/test_first_decisions.py",
     "tests/kills/test_every_await.py",
 }
 _NEEDS_CONTROL_PLANE = {
@@ -190,7 +192,16 @@ def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Inst
 def installation_of_file(
     request: pytest.FixtureRequest, installation_with: Callable[[str, Mapping[str, Any]], Installation]
 ) -> Generator[Callable[[str, Mapping[str, Any]], Installation]]:
-    """Return admitq as `installation_with` does, and stop it after the last test of the file."""
+    """Return admitq as `installation_with` does, and stop it after the last test of the file.
+
+    Raises:
+        ValueError: workers could run tests of the file at the same time, and one of them would stop admitq.
+    """
+    file = request.path.relative_to(request.config.rootpath).as_posix()
+    if file not in _ONE_AT_A_TIME:
+        raise ValueError(
+            f"add {file} to _ONE_AT_A_TIME: its tests share an installation that one worker stops"
+        )
     started: dict[str, LocalCluster] = {}
 
     def start(name: str, config: Mapping[str, Any]) -> Installation:

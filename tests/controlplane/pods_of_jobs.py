@@ -8,6 +8,8 @@ from admitq_api.conditions import format_time
 from localcluster.waiting import eventually
 from tests.controlplane.stage import RUN_SECONDS, Stage
 
+HOLD = "example.com/hold"
+
 
 async def until_pods_exist(stage: Stage, job: str = "j") -> list[dict[str, Any]]:
     """Wait until a Job has pods, and return them."""
@@ -53,3 +55,11 @@ async def succeed_pods(stage: Stage, job: str = "j", *, count: int | None = None
     for pod in pods[:count]:
         over = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
         await stage.change(PODS, pod["metadata"]["name"], over)
+
+
+async def hold_pods(stage: Stage, job: str = "j", *, held: bool) -> None:
+    """Add a finalizer to the pods of a Job, so that they stay after their deletion, or remove it."""
+    for one in await stage.pods(job):
+        others = [name for name in one["metadata"].get("finalizers", ()) if name != HOLD]
+        finalizers = [*others, HOLD] if held else others
+        await stage.change(PODS, one["metadata"]["name"], {"metadata": {"finalizers": finalizers}})

@@ -20,7 +20,7 @@ from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import KindCase, PlayedJob, load, open_queues, path_of, submit
-from tests.controlplane.pods_of_jobs import succeed_pods
+from tests.controlplane.pods_of_jobs import hold_pods, succeed_pods
 from tests.controlplane.recording import sum_of_series
 from tests.controlplane.stage import RUN_SECONDS, Stage, controlled_by
 
@@ -120,17 +120,6 @@ async def test_added_pods_of_elastic_job_stay_gated_until_quota_is_free(stage: S
     await until_slices(stage, (4, True))
     await until_pods(stage, 4, 0)
     assert not await is_suspended(stage)
-
-
-HOLD = "example.com/hold"
-
-
-async def hold_pods(stage: Stage, *, held: bool) -> None:
-    """Add a finalizer to the pods of a Job, or remove it."""
-    for one in await stage.pods():
-        others = [name for name in one["metadata"].get("finalizers", ()) if name != HOLD]
-        finalizers = [*others, HOLD] if held else others
-        await stage.change(PODS, one["metadata"]["name"], {"metadata": {"finalizers": finalizers}})
 
 
 async def test_scaled_down_elastic_job_frees_quota_after_its_pods_end_and_keeps_its_workload(

@@ -54,7 +54,6 @@ def test_all_pods_run_with_and_without_admitq(
     assert without["admissions"] == 0
     assert set(without["cpu_s"]) == set(without["rss_mb"]) == COMPONENTS
     assert set(without["api_calls"]) == {"harness", "others", "controller_manager", "scheduler", "kwok"}
-    assert with_admitq["api_writes"] > without["api_writes"]
     assert pods.rate_ratio(results) == pytest.approx(without["wall_s"] / with_admitq["wall_s"], rel=0.1)
 
 

@@ -8,7 +8,7 @@ and a restarted manager in test_installation.py, which needs its own cluster.
 from typing import Any
 
 from admitq_api.json_objects import value_at
-from tests.controlplane.pods_of_jobs import succeed_pods
+from tests.controlplane.pods_of_jobs import hold_pods, succeed_pods
 from tests.controlplane.stage import Stage, run_concurrently
 from tests.controlplane.writes import (
     ADMITTED,
@@ -189,7 +189,11 @@ async def _preemption(stage: Stage, writes: Writes) -> None:
     await _queues(stage, "victim", cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
     await stage.job("victim", queue="victim", labels={labels: stage.own("low")})
     await stage.until_condition("PodsReady", "Started", "victim")
+    # The report of the preemptor would be dropped if the target released its quota before the report was due.
+    await hold_pods(stage, "victim", held=True)
     await stage.job("taker", queue="victim", labels={labels: stage.own("high")})
+    await stage.until_condition("QuotaReserved", "WaitingForPreemptedWorkloads", "taker")
+    await hold_pods(stage, "victim", held=False)
     await stage.until_condition("PodsReady", "Started", "taker")
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "victim")
     await succeed_pods(stage, "taker")
