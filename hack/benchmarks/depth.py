@@ -2,7 +2,7 @@
 
 The Workloads that wait have few scheduling keys, are older than the newcomers, and are in the same
 BestEffortFIFO queues. A manager writes the statuses of a few of them. Copies are then written into etcd
-directly. The manager starts anew for each number of them.
+directly. The manager is restarted for each number of them.
 """
 
 import asyncio
