@@ -33,8 +33,6 @@ RATE_RATIO: Final = 0.9
 
 _LOCAL_QUEUE: Final = "bench"
 _USER_AGENT: Final = "admitq-bench"
-# The caches of this load need more memory than those of tests, for which clusters have a limit.
-_COMPONENT_MEMORY: Final = {"GOMEMLIMIT": "6GiB"}
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,7 @@ def run(plan: PodsPlan) -> tuple[dict[str, Any], bool]:
         for variant in plan.variants:
             to_stderr(f"{name}, {variant}: starting a cluster of {form.nodes} nodes")
             pool = job_objects.node_pool(form.nodes, NODE_CPU, POD)
-            with fresh_cluster(
-                (pool,), api_server_arguments=WITHOUT_AUDIT, environment=_COMPONENT_MEMORY
-            ) as cluster:
+            with fresh_cluster((pool,), api_server_arguments=WITHOUT_AUDIT) as cluster:
                 results[name][variant] = figures = measure(cluster, form, plan, variant)
             passed = passed and figures["running"] == form.pods
         ratio = rate_ratio(results[name])
