@@ -53,12 +53,6 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-def first_error(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the first error of a group of tasks, which may contain groups."""
-    first = group.exceptions[0]
-    return first_error(first) if isinstance(first, ExceptionGroup) else first
-
-
 def _cpu_times() -> tuple[float, float]:
     """Return the idle and the complete CPU time of the machine since its start, in ticks."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]

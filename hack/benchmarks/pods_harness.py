@@ -10,7 +10,8 @@ from admitq.runtime.resources import JOBS, PODS
 from admitq_api.labels import Names
 from benchmarks import job_objects
 from benchmarks.api_calls import ApiCallKey
-from benchmarks.harness_probes import IdleShare, first_error, rounded, sample_lags, summary
+from benchmarks.bounded_tasks import stopped_after, tasks_beside
+from benchmarks.harness_probes import IdleShare, rounded, sample_lags, summary
 from benchmarks.measures import percentile
 from benchmarks.object_feed import ObjectFeed
 from benchmarks.pods_forms import POD, PodsForm, RunningPods
@@ -79,28 +80,15 @@ class PodsHarness:
         Raises:
             ThroughputFailed: the API server refused a call, or the queue manager ended.
         """
-        try:
-            await self._run(timeout_s)
-        except ExceptionGroup as group:
-            raise first_error(group) from None
-
-    async def _run(self, timeout_s: float) -> None:
         await self._feed.list()
         self._begin = time.monotonic()
         self._idle.sample()
-        async with asyncio.TaskGroup() as group:
-            works = (self._feed.watch(), self._report(), sample_lags(self._lags))
-            background = [group.create_task(work) for work in works]
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._create_all()
-                    await self._over.wait()
-            except TimeoutError:
-                to_stderr(f"stopped without success after {timeout_s:.0f} s")
+        async with tasks_beside(self._feed.watch(), self._report(), sample_lags(self._lags)):
+            async with stopped_after(timeout_s):
+                await self._create_all()
+                await self._over.wait()
             self._end = time.monotonic()
             self._idle.sample()
-            for task in background:
-                task.cancel()
 
     def result(self) -> dict[str, Any]:
         """Return the figures of a finished run."""

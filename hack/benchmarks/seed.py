@@ -25,6 +25,7 @@ from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Watcher
 from admitq_api.labels import Names, names_for
 from benchmarks import job_objects
+from benchmarks.bounded_tasks import stopped_after, tasks_beside
 from benchmarks.clusters import HARNESS, fresh_cluster, until_done, usages
 from benchmarks.job_objects import NAMESPACE, PodSize
 from benchmarks.measures import AmountOverTime, percentile, usage_by_process
@@ -189,24 +190,19 @@ class _Harness:
             self._watcher(PODS, self._running_changed, "status.phase=Running"),
             self._watcher(PODS, self._unbound_changed, "spec.nodeName="),
         ]
-        async with asyncio.TaskGroup() as group:
-            background = [group.create_task(watcher.run()) for watcher in watchers]
+        async with tasks_beside(*(watcher.run() for watcher in watchers)):
             for watcher in watchers:
                 await watcher.synced.wait()
             self._begin = time.monotonic()
             for level in (self._running, self._pending):
                 level.begin(self._begin)
-            background.append(group.create_task(self._report()))
-            try:
-                async with asyncio.timeout(self._plan.patience_s):
-                    raising = group.create_task(self._raises.run())
+            async with tasks_beside(self._report()):
+                async with stopped_after(self._plan.patience_s), asyncio.TaskGroup() as group:
+                    group.create_task(self._raises.run())
                     await self._submit_all()
                     await self._over.wait()
-                    await raising
-            except TimeoutError:
-                to_stderr(f"stopped without success after {self._plan.patience_s:.0f} s")
-            self._end = time.monotonic()
-            for task in (*background, *self._ending):
+                self._end = time.monotonic()
+            for task in self._ending:
                 task.cancel()
 
     def result(self) -> dict[str, Any]:

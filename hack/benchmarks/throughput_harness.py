@@ -8,7 +8,8 @@ from typing import Any, Final
 from admitq.runtime.kinds import kinds_of
 from admitq_api.labels import Names
 from benchmarks import throughput_objects
-from benchmarks.harness_probes import IdleShare, first_error, mean, rounded, sample_lags, summary
+from benchmarks.bounded_tasks import stopped_after, tasks_beside
+from benchmarks.harness_probes import IdleShare, mean, rounded, sample_lags, summary
 from benchmarks.measures import percentile
 from benchmarks.object_feed import ObjectFeed
 from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, until_answered
@@ -73,37 +74,18 @@ class ThroughputHarness:
         Raises:
             ThroughputFailed: the API server refused a call, or the queue manager ended.
         """
-        try:
-            await self._run(timeout_s)
-        except ExceptionGroup as group:
-            raise first_error(group) from None
-
-    async def _run(self, timeout_s: float) -> None:
         await self._feed.list()
         self._begin = time.monotonic()
         self.jobs.in_use.begin(self._begin)
-        async with asyncio.TaskGroup() as group:
-            background = [
-                group.create_task(work)
-                for work in (
-                    self._feed.watch(),
-                    self._report(),
-                    self._sample_idle(),
-                    sample_lags(self._lags),
-                )
-            ]
+        beside = (self._feed.watch(), self._report(), self._sample_idle(), sample_lags(self._lags))
+        async with tasks_beside(*beside), asyncio.TaskGroup() as writers:
             for _ in range(JOB_WRITES):
-                group.create_task(self.jobs.write())
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._create_all()
-                    await self.jobs.is_over.wait()
-            except TimeoutError:
-                to_stderr(f"stopped without success after {timeout_s:.0f} s")
+                writers.create_task(self.jobs.write())
+            async with stopped_after(timeout_s):
+                await self._create_all()
+                await self.jobs.is_over.wait()
             self._end = time.monotonic()
             self.jobs.stop()
-            for task in background:
-                task.cancel()
 
     def result(self) -> dict[str, Any]:
         """Return the figures of a finished run."""
