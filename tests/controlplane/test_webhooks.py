@@ -91,7 +91,14 @@ def configuration(
         scope: dict[str, Any] = {"objectSelector": {"matchLabels": {MARK: namespace}}}
         if entry["namespaceSelector"] == "jobs":
             scope = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
-        copied = ("name", "failurePolicy", "timeoutSeconds", "sideEffects", "matchPolicy")
+        copied = (
+            "name",
+            "failurePolicy",
+            "timeoutSeconds",
+            "sideEffects",
+            "matchPolicy",
+            "matchConditions",
+        )
         webhooks.append(
             {
                 **{key: entry[key] for key in copied},

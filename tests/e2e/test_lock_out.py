@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from admitq.integrations.base import MAX_POD_SETS
 from admitq_api.labels import GROUPS, names_for
+from admitq_webhooks.match_conditions.workloads import MOST_ENTRIES
 from localcluster import LocalCluster
 from localcluster.api import Api, ApiFailure
 from localcluster.waiting import eventually
@@ -90,7 +92,8 @@ async def unanswered(api_group: str, helm: Helm, private_cluster: Start) -> Any:
                 lambda at=namespace: exists(api, f"/api/v1/namespaces/{at}/serviceaccounts/default")
             )
         state = UnansweredCluster(cluster, api, api_group)
-        # Two pods from before the installation: only one has a mark of admitq.
+        # A Job and two pods from before the installation: only one pod has a mark of admitq.
+        state.create("jobs", MANAGED, job("existing"))
         mark = {names_for(api_group).managed: "true"}
         state.create("pods", MANAGED, pod("unmarked"))
         state.create("pods", MANAGED, pod("marked", labels=mark))
@@ -125,6 +128,18 @@ async def test_unmanaged_namespaces_jobs_and_nodes_work_when_webhooks_do_not_ans
     await jobs_are_tracked(unanswered)
     nodes_report(unanswered)
     await pods_without_marks_can_be_updated(unanswered)
+    jobs_can_be_stopped_and_started(unanswered)
+    largest_workloads_that_are_not_reviewed_can_be_admitted(unanswered)
+
+
+def jobs_can_be_stopped_and_started(unanswered: UnansweredCluster) -> None:
+    """In a managed namespace, updates of a Job are reviewed only if they do more than that."""
+    path = f"/apis/batch/v1/namespaces/{MANAGED}/jobs/existing"
+    for suspend in (True, False):
+        assert unanswered.merge(path, {"spec": {"suspend": suspend}})["spec"]["suspend"] is suspend
+    labels = {"metadata": {"labels": {names_for(unanswered.group).queue_name: "q"}}}
+    assert unanswered.is_refused(unanswered.merge, path, labels)
+    assert unanswered.is_refused(unanswered.merge, path, {"spec": {"parallelism": 2, "suspend": True}})
 
 
 async def jobs_are_tracked(unanswered: UnansweredCluster) -> None:
@@ -177,6 +192,38 @@ async def pods_without_marks_can_be_updated(unanswered: UnansweredCluster) -> No
     many = {f"l{number}": "" for number in range(20_000)}
     assert unanswered.merge(f"{root}/unmarked", {"metadata": {"labels": many}})
     assert unanswered.merge(f"{root}/unmarked", {"metadata": {"annotations": {"a": "b"}}})
+
+
+def largest_workloads_that_are_not_reviewed_can_be_admitted(unanswered: UnansweredCluster) -> None:
+    """The API server rejects a request if the evaluation of a match condition exceeds its cost limit."""
+    names = names_for(unanswered.group)
+    root = f"/apis/{names.api_version}/namespaces/{MANAGED}/workloads"
+    amounts = {f"example.com/{number}": "1" for number in range(MOST_ENTRIES)}
+    pod_sets = [
+        {"name": f"p-{number}", "count": 1, "template": large_template(amounts)}
+        for number in range(MAX_POD_SETS)
+    ]
+    workload = {"apiVersion": names.api_version, "kind": "Workload", "metadata": {"name": "large"}}
+    unanswered.api.request("POST", root, {**workload, "spec": {"podSets": pod_sets}})
+    reserved = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
+    reserved["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    assignments = [{"name": each["name"], "count": 1, "resourceUsage": amounts} for each in pod_sets]
+    admission = {"clusterQueue": "q", "podSetAssignments": assignments}
+    unanswered.merge(f"{root}/large/status", {"status": {"conditions": [reserved], "admission": admission}})
+    pod_sets[-1]["template"] = large_template({**amounts, "example.com/further": "1"})
+    reviewed = {**workload, "metadata": {"name": "reviewed"}, "spec": {"podSets": pod_sets}}
+    assert unanswered.is_refused(unanswered.api.request, "POST", root, reviewed)
+
+
+def large_template(amounts: dict[str, str]) -> dict[str, Any]:
+    """A pod template with as many containers, labels and annotations as may not be reviewed."""
+    values = {f"example.com/{number:048}": "v" * 63 for number in range(MOST_ENTRIES)}
+    resources = {"requests": amounts, "limits": amounts}
+    containers = [
+        {"name": f"c-{number}", "image": "i", "resources": resources} for number in range(MOST_ENTRIES)
+    ]
+    spec = {"restartPolicy": "Never", "containers": containers, "initContainers": containers}
+    return {"metadata": {"labels": values, "annotations": values}, "spec": spec}
 
 
 def commands() -> Iterator[list[str]]:

@@ -1,16 +1,19 @@
 """In-memory lookups, and functions that send reviews to webhooks."""
 
 import base64
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jsonpatch
 import orjson
+from cel import evaluate
 
 from admitq.core.model import LabelSelector
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.pod import POD
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
 from admitq.serving.http import Handler, HttpRequest
@@ -18,7 +21,7 @@ from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import names_for
 from admitq_webhooks.lookups import LookupFailed
 from admitq_webhooks.policy import Policy
-from admitq_webhooks.routes import review_handlers
+from admitq_webhooks.routes import review_handlers, webhook_routes
 
 NAMES = names_for()
 OPERATOR = User("operator", "", (), ())
@@ -95,6 +98,8 @@ def a_job(
     annotations: Mapping[str, Any] | None = None,
     suspend: bool | None = None,
     template_annotations: Mapping[str, Any] | None = None,
+    template_labels: Mapping[str, Any] | None = None,
+    template_spec: Mapping[str, Any] | None = None,
     owner: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
@@ -108,6 +113,10 @@ def a_job(
     template: dict[str, Any] = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     if template_annotations is not None:
         template["metadata"]["annotations"] = dict(template_annotations)
+    if template_labels is not None:
+        template["metadata"]["labels"] = dict(template_labels)
+    if template_spec is not None:
+        template["spec"] = dict(template_spec)
     job_spec: dict[str, Any] = {"parallelism": 4, "completions": 4, "template": template, **spec}
     if suspend is not None:
         job_spec["suspend"] = suspend
@@ -193,10 +202,31 @@ async def call_webhook(
     **changes: Any,
 ) -> Answer:
     handler = handlers(lookups, **changes)[path]
-    status, body = await post(
-        handler, path, review(obj, old, gvk=gvk, namespace=namespace, **(request or {}))
-    )
-    return Answer(status, orjson.loads(body), obj)
+    sent = review(obj, old, gvk=gvk, namespace=namespace, **(request or {}))
+    status, body = await post(handler, path, sent)
+    answer = Answer(status, orjson.loads(body), obj)
+    if "response" in answer.body and (answer.patch or not answer.allowed):
+        assert is_called(path, sent["request"]), "the API server does not call the webhook for this request"
+    return answer
+
+
+@functools.cache
+def _conditions_by_path() -> dict[str, tuple[str, ...]]:
+    routes = webhook_routes(NAMES, (JOB, POD))
+    return {
+        route.path(NAMES): tuple(each["expression"] for each in route.to_dict(NAMES)["matchConditions"])
+        for route in routes
+    }
+
+
+def is_called(path: str, request: Mapping[str, Any]) -> bool:
+    """Whether the API server calls the webhook with this path, by its match conditions."""
+    context = {
+        "object": request["object"],
+        "oldObject": request["oldObject"],
+        "request": {key: request[key] for key in ("operation", "subResource") if key in request},
+    }
+    return all(evaluate(expression, context) is True for expression in _conditions_by_path().get(path, ()))
 
 
 BY_OPERATOR = {"userInfo": {"username": OPERATOR.name}}

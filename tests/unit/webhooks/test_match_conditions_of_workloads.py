@@ -8,11 +8,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_webhooks.match_conditions import has_field_to_change, may_break_rule_of_workloads
+from admitq_webhooks.match_conditions.workloads import MOST_ENTRIES, has_field_to_change, may_break_rule
 from admitq_webhooks.mutate.kinds import mutate_workload
-from admitq_webhooks.validate.workload import validate_update
+from admitq_webhooks.validate.workload import validate_create, validate_update
 from tests.unit.webhooks.support import NAMES
-from tests.unit.webhooks.test_workloads import a_workload, assignment, pod_set, reserved_status
+from tests.unit.webhooks.test_workloads import a_workload, assignment, pod_set, pod_spec, reserved_status
 
 GATES = FeatureGates({})
 GATES_WITHOUT_PARTIAL_ADMISSION = FeatureGates({Gate.PARTIAL_ADMISSION: False})
@@ -21,7 +21,7 @@ GATES_WITHOUT_PARTIAL_ADMISSION = FeatureGates({Gate.PARTIAL_ADMISSION: False})
 def is_reviewed(old: Any, new: Any, operation: str = "UPDATE", **request: Any) -> bool:
     """Whether the API server calls the webhook."""
     context = {"object": new, "oldObject": old, "request": {"operation": operation, **request}}
-    result = evaluate(may_break_rule_of_workloads(), context)
+    result = evaluate(may_break_rule(NAMES), context)
     assert isinstance(result, bool)
     return result
 
@@ -40,7 +40,13 @@ CHECK = {"name": "c", "state": "Ready", "podSetUpdates": [{"name": "main", "labe
         pytest.param(None, PENDING, False, id="first reason"),
         pytest.param(PENDING, {"conditions": []}, False, id="conditions removed"),
         pytest.param(PENDING, None, False, id="status removed"),
-        pytest.param(PENDING, reserved_status(), True, id="reservation"),
+        pytest.param(PENDING, reserved_status(), True, id="reservation of four pods"),
+        pytest.param(PENDING, reserved_status(assignment(1)), False, id="reservation of one pod"),
+        pytest.param(PENDING, reserved_status(assignment(1, name="other")), True, id="other podset"),
+        pytest.param(
+            PENDING, reserved_status(assignment(1), assignment(2)), True, id="reservation of one and two pods"
+        ),
+        pytest.param(reserved_status(), reserved_status(assignment(1)), True, id="changed to one pod"),
         pytest.param(PENDING, {"conditions": [condition("QuotaReserved")]}, True, id="without admission"),
         pytest.param(
             reserved_status(),
@@ -54,7 +60,16 @@ CHECK = {"name": "c", "state": "Ready", "podSetUpdates": [{"name": "main", "labe
             False,
             id="eviction",
         ),
-        pytest.param(reserved_status(), PENDING, True, id="release"),
+        pytest.param(reserved_status(), PENDING, False, id="release"),
+        pytest.param(
+            reserved_status(), {**reserved_status(), **PENDING}, False, id="release, same admission"
+        ),
+        pytest.param(
+            {**reserved_status(), **PENDING},
+            {**reserved_status(assignment(1)), **PENDING},
+            True,
+            id="leftover",
+        ),
         pytest.param(reserved_status(), reserved_status(assignment(2)), True, id="changed admission"),
         pytest.param(PENDING, {**PENDING, "admissionChecks": [CHECK]}, True, id="admission checks"),
         pytest.param(PENDING, {**PENDING, "clusterName": "west"}, True, id="cluster"),
@@ -70,7 +85,6 @@ def test_update_of_status_is_reviewed_if_a_rule_restricts_it(old: Any, new: Any,
 
 def test_other_requests_are_reviewed() -> None:
     workload = a_workload(status=PENDING)
-    assert is_reviewed(None, workload, "CREATE")
     assert is_reviewed(workload, workload)
     assert is_reviewed(workload, workload, subResource="")
 
@@ -116,6 +130,117 @@ def test_update_that_a_rule_rejects_is_reviewed(old: Any, drawn: Any, data: st.D
     errors = validate_update(before, after, NAMES, GATES)
     event("rejected" if errors else "allowed")
     assert not errors or is_reviewed(before, after, subResource="status")
+
+
+def with_metadata(**metadata: Any) -> Any:
+    """A podset with metadata of its template."""
+    plain = pod_set()
+    return {**plain, "template": {**plain["template"], "metadata": metadata}}
+
+
+def many(value: str) -> dict[str, str]:
+    return {f"key-{number}": value for number in range(MOST_ENTRIES + 1)}
+
+
+@pytest.mark.parametrize(
+    ("workload", "reviewed"),
+    [
+        pytest.param(a_workload(), False, id="simple"),
+        pytest.param(a_workload(pod_set(), pod_set("other")), False, id="two podsets"),
+        pytest.param(
+            a_workload(pod_set(spec=pod_spec(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": 2}))),
+            False,
+            id="requests",
+        ),
+        pytest.param(a_workload(with_metadata(labels={"a.b/c": "d", "e": ""})), False, id="labels"),
+        pytest.param(a_workload(with_metadata(annotations={"a.b/c": "{}"})), False, id="annotations"),
+        pytest.param(a_workload(annotations={"a.b/c": "{}"}), False, id="other annotation"),
+        pytest.param(a_workload(annotations={NAMES.priority_boost: "1"}), True, id="boost"),
+        pytest.param(a_workload(annotations={NAMES.admission_gated_by: "a.b/c"}), True, id="gate"),
+        pytest.param(a_workload(pod_set(minCount=1)), True, id="minimum"),
+        pytest.param(a_workload(pod_set(topologyRequest={})), True, id="topology"),
+        pytest.param(a_workload(with_metadata(labels={"no key": "d"})), True, id="key of a label"),
+        pytest.param(a_workload(with_metadata(labels={"a": "no value"})), True, id="value of a label"),
+        pytest.param(a_workload(with_metadata(labels=many("a"))), True, id="many labels"),
+        pytest.param(a_workload(with_metadata(annotations={"no key": "d"})), True, id="key of an annotation"),
+        pytest.param(a_workload(with_metadata(annotations=many("a"))), True, id="many annotations"),
+        pytest.param(
+            a_workload(with_metadata(annotations={"a": "b" * 5000})), True, id="long value of an annotation"
+        ),
+        pytest.param(a_workload(pod_set(spec=pod_spec(requests={"pods": "1"}))), True, id="pods"),
+        pytest.param(a_workload(pod_set(spec=pod_spec(limits={"cpu": "-1"}))), True, id="negative"),
+        pytest.param(a_workload(pod_set(spec=pod_spec(limits={"cpu": -1}))), True, id="negative number"),
+        pytest.param(a_workload(pod_set(spec=pod_spec(requests=many("1")))), True, id="many requests"),
+        pytest.param(
+            a_workload(pod_set(spec={"containers": [], "resources": {"requests": {"cpu": "1"}}})),
+            True,
+            id="requests of the pod",
+        ),
+        pytest.param(
+            a_workload(pod_set(spec={"containers": [{"name": "c"}] * (MOST_ENTRIES + 1)})),
+            True,
+            id="many containers",
+        ),
+        pytest.param(
+            a_workload(
+                pod_set(
+                    spec={"containers": [], "initContainers": pod_spec(requests={"pods": 1})["containers"]}
+                )
+            ),
+            True,
+            id="pods of an init container",
+        ),
+    ],
+)
+def test_new_workload_is_reviewed_unless_it_is_simple(workload: Any, reviewed: bool) -> None:
+    assert is_reviewed(None, workload, "CREATE") is reviewed
+
+
+keys = st.sampled_from(["a", "a.b/c", "A/b", "-a", "a b", "", "x" * 64, "A" * 63, "a/b/c", "é"])
+values = st.sampled_from(["", "a", "A.b_c-1", "-a", "a b", "x" * 64, "1\n"])
+amounts = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "pods", "a.b/c"]),
+    st.sampled_from(["1", "-1", "0", "-0", "100m", 1, -1, 0, "1Gi", " -1"]),
+    max_size=2,
+)
+containers = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.just("c")}, optional={"resources": optional(requests=amounts, limits=amounts)}
+    ),
+    max_size=2,
+)
+pod_sets = st.builds(
+    pod_set,
+    spec=st.fixed_dictionaries(
+        {"containers": containers},
+        optional={"initContainers": containers, "resources": optional(requests=amounts)},
+    ),
+)
+metadata = optional(
+    labels=st.dictionaries(keys, values, max_size=2), annotations=st.dictionaries(keys, values, max_size=2)
+)
+
+
+@settings(max_examples=1000)
+@given(st.lists(pod_sets, min_size=1, max_size=2), metadata, st.data())
+def test_new_workload_that_a_rule_rejects_is_reviewed(
+    drawn: list[Any], template_metadata: Any, data: st.DataObject
+) -> None:
+    first = {**drawn[0], "template": {**drawn[0]["template"], "metadata": template_metadata}}
+    if data.draw(st.booleans()):
+        first["minCount"] = 1
+    own_metadata = data.draw(
+        optional(
+            labels=st.dictionaries(st.sampled_from(["a", NAMES.finished]), st.just("true"), max_size=1),
+            annotations=st.dictionaries(
+                st.sampled_from([row.key for row in NAMES.list_rows()]), st.sampled_from(["true", "1", "?"])
+            ),
+        )
+    )
+    workload = {**a_workload(first, *drawn[1:]), "metadata": own_metadata}
+    errors = validate_create(workload, NAMES, GATES)
+    event("rejected" if errors else "allowed")
+    assert not errors or is_reviewed(None, workload, "CREATE")
 
 
 def labelled(key: str) -> dict[str, Any]:

@@ -78,6 +78,8 @@ def test_pod_updates_are_reviewed_only_with_a_key_of_the_api_group(group: str) -
     pod_conditions = [conditions.pop(f"vpod{aspect}.{group}") for aspect in ("", "resize", "marks")]
     [of_workloads] = conditions.pop(f"vworkload.{group}")
     assert of_workloads["name"] == "restricted-by-a-rule"
+    [of_jobs] = conditions.pop(f"vjob.{group}")
+    assert of_jobs["name"] == "restricted-by-a-rule"
     [of_new_workloads] = conditions.pop(f"mworkload.{group}")
     assert of_new_workloads["name"] == "with-field-to-change"
     assert not any(conditions.values())
