@@ -25,14 +25,22 @@ from tests.laws.drawing import requesting
 from tests.laws.history import ELASTIC, History, Step, find_failure, generate, play, report
 from tests.laws.player import Player
 
-HISTORIES = (*range(400), *range(ELASTIC, ELASTIC + 100))
+HISTORIES = (*range(200), *range(ELASTIC, ELASTIC + 60))
+FURTHER_HISTORIES = (*range(200, 400), *range(ELASTIC + 60, ELASTIC + 100))
+"""Played before a release."""
 STEPS = 100
 TOGETHER = 20
 """How many histories one test plays. With several tests, pytest workers share them."""
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", HISTORIES[::TOGETHER])
+@pytest.mark.parametrize(
+    "first",
+    [
+        *HISTORIES[::TOGETHER],
+        *(pytest.param(first, marks=pytest.mark.release) for first in FURTHER_HISTORIES[::TOGETHER]),
+    ],
+)
 def test_laws_hold_over_histories(first: int) -> None:
     for seed in range(first, first + TOGETHER):
         history = generate(seed, STEPS)
