@@ -21,7 +21,7 @@ REACTION_S: Final = 2.0
 JOB_CONTROLLER_S: Final = 5.0
 """Seconds more for pods of a Job that is suspended or being deleted. The reaction of admitq ends when it
 suspends the Job; kube-controller-manager then deletes the pods, which takes seconds on a busy machine."""
-INTERVAL_S: Final = 0.1
+INTERVAL_S: Final = 0.2
 _LONGEST_STEP_S: Final = 0.3
 """The longest step between two samples that counts, so that a stalled sampler reports no violation."""
 
@@ -206,7 +206,7 @@ class Record:
 async def sampled(
     client: Client, namespace: str, group: str, version: str, cluster_queue_suffix: str
 ) -> AsyncGenerator[Record]:
-    """Sample a namespace at 10 Hz beside a block of code.
+    """Sample a namespace at 5 Hz beside a block of code.
 
     Each LocalQueue ``q`` of the namespace belongs to the ClusterQueue of the name ``q`` and the suffix.
 

@@ -124,7 +124,9 @@ async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reserva
     async with record_versions(stage) as record:
         async with failing_webhook(stage, selects):
             await asyncio.gather(*(stage.job(job, managedBy="example.com/played") for job in jobs))
-            await eventually(all_reported, what="every Workload has an event that names the webhook")
+            await eventually(
+                all_reported, interval=1, what="every Workload has an event that names the webhook"
+            )
             await other_stage.job(managedBy="example.com/played")
             await eventually(other_admitted, timeout=10, what="the other job is admitted")
             if selects == "true":
@@ -132,7 +134,9 @@ async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reserva
                 assert counted >= WAITING
             else:
                 await eventually(
-                    conditions_name_webhook, what="every Workload has a condition that names the webhook"
+                    conditions_name_webhook,
+                    interval=1,
+                    what="every Workload has a condition that names the webhook",
                 )
             changes = [change for job in jobs for change in record.condition_changes(job, ["QuotaReserved"])]
             assert not any(change[1] == "True" for change in changes)

@@ -8,14 +8,16 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
 import pytest
 
 from admitq.runtime.client import Client
-from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import JOBS, PODS
+from admitq.runtime.resources import JOBS, PODS, Resource
+from admitq.runtime.store import ObjectChange, Store
+from admitq.runtime.watcher import Watcher, WatchTiming
 from admitq_api import conditions
 from admitq_api.labels import names_for
 from admitq_api.quantity import parse_amount
@@ -25,7 +27,7 @@ from localcluster.nodes import NodePool
 from localcluster.waiting import eventually
 from tests.faults.worlds import NAMESPACE, QUOTA_CPU, conditions_of, create, job, set_up_queues
 
-JOB_COUNT = 140
+JOB_COUNT = 100
 Victim = Literal["manager", "webhook", "kube-apiserver"]
 VICTIMS: tuple[Victim, ...] = 2 * ("manager", "manager", "webhook", "kube-apiserver")
 QUICK_LEASE = {"leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms"}
@@ -34,23 +36,57 @@ Connect = Callable[[LocalCluster], Awaitable[Client]]
 
 
 class InvariantSampler:
-    """Reads the cluster repeatedly, and records violations of invariants."""
+    """Watches the cluster, and records violations of invariants.
+
+    A repeated list of all Workloads and pods would cost more than all else that the test does.
+    """
 
     def __init__(self, client: Client, api_group: str) -> None:
         self._client = client
-        self._workloads = kinds_of(names_for(api_group)).workloads
+        self._resources = (kinds_of(names_for(api_group)).workloads, PODS)
+        self._objects: dict[Resource, dict[str, dict[str, Any]]] = {one: {} for one in self._resources}
+        self._changed = asyncio.Event()
         self.violations: list[str] = []
         self.samples = 0
 
     async def run(self) -> None:
-        while True:
-            with suppress(ApiError):  # the API server is down, too
-                await self.sample()
-            await asyncio.sleep(0.25)
+        """Watch until cancelled; the watches continue when the API server is back."""
+        watchers = [
+            Watcher(
+                self._client,
+                resource,
+                Store(resource),
+                namespace=NAMESPACE,
+                handlers=[partial(self._observe, resource)],
+                timing=WatchTiming(longest_backoff=1.0),
+            )
+            for resource in self._resources
+        ]
+        async with asyncio.TaskGroup() as tasks:
+            for watcher in watchers:
+                tasks.create_task(watcher.run())
+            for watcher in watchers:
+                await watcher.synced.wait()
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                self._check(*(list(objects.values()) for objects in self._objects.values()))
+                await asyncio.sleep(0.1)
 
-    async def sample(self) -> None:
-        workloads, _ = await self._client.list(self._workloads, NAMESPACE)
-        pods, _ = await self._client.list(PODS, NAMESPACE)
+    async def check_end(self) -> None:
+        """Check the state that the API server returns now."""
+        found = [await self._client.list(resource, NAMESPACE) for resource in self._resources]
+        self._check(*(objects for objects, _ in found))
+
+    def _observe(self, resource: Resource, change: ObjectChange) -> None:
+        name = change.key.name
+        if change.new is None:
+            self._objects[resource].pop(name, None)
+        else:
+            self._objects[resource][name] = change.new
+        self._changed.set()
+
+    def _check(self, workloads: list[dict[str, Any]], pods: list[dict[str, Any]]) -> None:
         reserved = sum(_reserved_cpu(workload) for workload in workloads)
         if reserved > QUOTA_CPU * 1000:
             self.violations.append(f"{reserved}m CPU reserved")
@@ -113,7 +149,7 @@ async def test_no_job_is_lost_duplicated_or_over_admitted_when_processes_are_kil
 
     async def submit() -> None:
         for number in range(JOB_COUNT):
-            await create(client, job(number, label, chance.uniform(0.5, 3)))
+            await create(client, job(number, label, chance.uniform(0.7, 4.2)))
 
     submitting = asyncio.create_task(submit())
     for victim in chance.sample(VICTIMS, len(VICTIMS)):
@@ -134,10 +170,13 @@ async def test_no_job_is_lost_duplicated_or_over_admitted_when_processes_are_kil
     await eventually(
         lambda: _settled(client, kinds.workloads, kinds.cluster_queues), what="all workloads are finished"
     )
-    await sampler.sample()
+    await sampler.check_end()
+    assert not watching.done(), "the sampler ended early"
     watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
     assert sampler.violations == []
-    assert sampler.samples > 20
+    assert sampler.samples > 100
 
 
 async def _unfinished(client: Client) -> int:
