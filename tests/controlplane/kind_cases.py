@@ -8,6 +8,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,15 @@ def file_of(integration: Integration) -> Path:
 def kinds_with_cases() -> list[Integration]:
     """The kinds with a YAML file; another test reports kinds without one."""
     return [one for one in KINDS if file_of(one).exists()]
+
+
+@cache
+def default_cases() -> Mapping[str, KindCase]:
+    """The cases of all kinds by framework, in the default API group, for the parameters of tests.
+
+    They are shared: a test that changes its case loads it.
+    """
+    return {one.framework: load(one, DEFAULT_GROUP) for one in kinds_with_cases()}
 
 
 def load(integration: Integration, group: str) -> KindCase:

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from admitq_api.labels import DEFAULT_GROUP
 from tests.controlplane.kind_cases import (
     PlayedJob,
+    default_cases,
     kinds_with_cases,
-    load,
 )
 
 
@@ -16,7 +15,7 @@ def for_kinds_with(story: str) -> Any:
     """Parametrize a test with the kinds to which a story applies."""
     kinds: list[Any] = []
     for kind in kinds_with_cases():
-        case = load(kind, DEFAULT_GROUP)
+        case = default_cases()[kind.framework]
         optional = {"partial": case.partial, "child": case.child, "pod": case.pod}
         if story not in case.cannot and optional.get(story, True):
             kinds.append(pytest.param(kind, id=kind.framework))

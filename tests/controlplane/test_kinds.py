@@ -23,6 +23,7 @@ from tests.controlplane.kind_cases import (
     KindCase,
     PlayedJob,
     checked_queue,
+    default_cases,
     differences,
     file_of,
     has_finalizers,
@@ -187,7 +188,7 @@ async def test_changes_of_a_queued_job_of_kind_reach_its_workload(stage: Stage, 
     [
         pytest.param(kind, id=kind.framework)
         for kind in kinds_with_cases()
-        if "change" in load(kind, DEFAULT_GROUP).cannot
+        if "change" in default_cases()[kind.framework].cannot
     ],
 )
 async def test_object_with_queued_pods_changes_its_queue_and_releases_quota_when_deleted(
