@@ -47,14 +47,18 @@ _CONFIGURED = "-with-"
 # Files that run on one worker. Their tests share an installation, which is stopped after the last test.
 # Others would see each other's queues, or wait for each other, if they ran at the same time.
 _ONE_AT_A_TIME = {
-    "tests/controlplane/test_kinds_come_and_go.py",
-    "tests/controlplane/test_parts.py",
     "tests/controlplane/test_policies.py",
     "tests/controlplane/test_rejected_writes.py",
     "tests/controlplane/test_two_managers.py",
     "tests/faults/test_core_failures.py",
     "tests/faults/test_first_decisions.py",
     "tests/kills/test_every_await.py",
+}
+# Files of which one worker runs all tests: these use one cluster in turn, and workers would wait for it.
+_ALONE = {
+    "tests/controlplane/test_kinds_come_and_go.py",
+    "tests/controlplane/test_leadership.py",
+    "tests/controlplane/test_parts.py",
 }
 _NEEDS_CONTROL_PLANE = {
     "cluster",
@@ -76,6 +80,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make this process the owner of the clusters of the run, unless it is a worker."""
+    # For programs in Go that the tests run, such as helm: they end long before the memory is scarce.
+    os.environ.setdefault("GOGC", "400")
     if not _is_worker(config):
         os.environ[_OWNER] = json.dumps(asdict(processes.current()))
 
@@ -83,15 +89,22 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need the control plane, and build it before the timeout of any test starts.
 
-    Slow tests come first: one that starts last would run alone at the end.
+    Slow tests come first, then files that one worker runs: what starts last would run alone at the end.
     """
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=_place)
     wanting = [item for item in items if _NEEDS_CONTROL_PLANE.intersection(_fixture_names(item))]
     for item in wanting:
         item.add_marker(pytest.mark.controlplane)
     if wanting:
         binaries.build()
         crds.fetch()
+
+
+def _place(item: pytest.Item) -> int:
+    """Return the place of a test in the order of the run; tests with the same place keep their order."""
+    if item.get_closest_marker("slow"):
+        return 0
+    return 1 if item.nodeid.partition("::")[0] in _ONE_AT_A_TIME | _ALONE else 2
 
 
 class _Scheduling(LoadScopeScheduling):
@@ -103,6 +116,8 @@ class _Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in _ALONE:
+            return "alone"
         return file if file in _ONE_AT_A_TIME else nodeid
 
 
