@@ -7,7 +7,8 @@ to the core that a reservation could not be written.
 
 A long cycle gives control back to the event loop every few milliseconds (``event_loop_blocking``). The core
 observes changes that arrive during a cycle, in their order, after the cycle. Code that reads the state waits
-for the end of the cycle, too (``deferred_work``).
+for the end of the cycle, too (``deferred_work``). After a cycle, the manager rests for a multiple of its CPU
+time (``cycle_rest``), so that the next cycle decides on several changes.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ from admitq.core.instructions import (
 from admitq.core.lifecycle import Phase
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
+from admitq.manager import cycle_rest
 from admitq.manager.admission_writer import AdmissionWriter
 from admitq.manager.background_writes import BackgroundWrites
 from admitq.manager.change_observer import ChangeObserver
@@ -157,6 +159,7 @@ class Manager:
         self._leading = leading
         self._wake = asyncio.Event()
         self._refreshed_at: Instant = 0
+        self._rest_seconds = 0.0
         self._blocking = BlockingTimer(metrics)
         self._deferred = DeferredWork(self._blocking, metrics.errors)
         self._observations = observations(names, reading)
@@ -290,6 +293,9 @@ class Manager:
                     self._blocking.stop()
                     await self._recovery.rebuild_state()
                     self._blocking.start()
+                if self._rest_seconds:
+                    await self._rest()
+                    continue
                 idle = await self._run_step()
                 if idle == 0:
                     # Watches, writes and lease renewals run between two cycles.
@@ -314,8 +320,7 @@ class Manager:
                 now = self._clock()
             due = self.state.next_wakeup(now) if self._leading() else None
             if due is not None and due <= now:
-                await self._run_cycle(now)
-                return 0.0
+                return await self._run_cycle(now)
             idle = None if due is None else (due - now) / SECOND
             search = self._recovery.continue_search() if self._leading() else None
             return min((seconds for seconds in (idle, search) if seconds is not None), default=None)
@@ -332,22 +337,37 @@ class Manager:
         self._quarantine.report_all()
         self._wake.set()
 
+    async def _rest(self) -> None:
+        """Rest after a cycle. The core observes changes meanwhile, and the next cycle decides on all."""
+        seconds, self._rest_seconds = self._rest_seconds, 0.0
+        self._blocking.stop()
+        await asyncio.sleep(seconds)
+        self._blocking.start()
+
     async def _wait_for_change(self, seconds: float | None) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
-    async def _run_cycle(self, now: Instant) -> None:
+    async def _run_cycle(self, now: Instant) -> float:
+        """Run a cycle, or other work of the core that is due; return the seconds until the next step."""
         started, before = time.perf_counter(), self.state.queries.cycles_run
+        # The CPU time of this thread, without the time of other tasks.
+        worked, resumed, has_yielded = 0.0, time.thread_time(), False
         with self._deferred.defer_all():
             for _ in self.state.cycle_steps(happened.CyclesRequested(limit=1), now=now):
                 if self._blocking.should_yield:
+                    worked += time.thread_time() - resumed
                     await self._blocking.yield_to_loop()
+                    resumed, has_yielded = time.thread_time(), True
+        worked += time.thread_time() - resumed
         instructions = self.state.instructions(refreshes=False)
         if self.state.queries.cycles_run == before:
-            # The call only advanced the time; no workload was evaluated.
+            # The call only advanced the time, or refreshed refusals; no workload was evaluated.
             await self._carry_out(instructions)
-            return
+            # Changes that came while the steps yielded are deferred, and must not wait.
+            return 0.0 if has_yielded else cycle_rest.rest_after_refresh(worked)
+        self._rest_seconds = cycle_rest.rest_after_cycle(worked)
         self._recovery.record_cycle()
         admits = any(isinstance(item, ReserveQuota) for item in instructions)
         result = "success" if admits else "inadmissible"
@@ -363,6 +383,7 @@ class Manager:
                 )
             )
         await self._carry_out(instructions)
+        return 0.0
 
     async def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

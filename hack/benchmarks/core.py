@@ -21,7 +21,7 @@ from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Workload
 from admitq.core.settings import CoreSettings
 from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
-from benchmarks import core_crowds, core_simulations, core_stretches
+from benchmarks import core_crowds, core_rationed, core_simulations, core_stretches
 from benchmarks.core_driver import Driver
 from benchmarks.core_preemption import searches
 from benchmarks.core_worlds import (
@@ -283,6 +283,22 @@ def _stretches(effort: Effort) -> Report:
     return {"longest_stretch_ms": max(longest.values()), **longest}
 
 
+def _rationed(effort: Effort) -> Report:
+    """Return the figures of one run for each number of writes after which a cycle may run."""
+    report: Report = {}
+    reduce_collections()  # As in the manager.
+    for writes_per_cycle in (1, 4, 16):
+        shape = core_rationed.one_cohort(effort.scale)
+        run = core_rationed.RationedApiServer(shape, writes_per_cycle).run()
+        report |= {
+            f"rationed_cycle_cpu_s_{writes_per_cycle}": round(run.cycle_cpu_s, 2),
+            f"rationed_cycles_{writes_per_cycle}": run.cycles,
+            f"rationed_preemptions_{writes_per_cycle}": run.preemptions,
+            f"rationed_virtual_s_{writes_per_cycle}": round(run.virtual_s, 1),
+        }
+    return report
+
+
 # --- the simulator --------------------------------------------------------------------------------------
 
 
@@ -308,6 +324,7 @@ FIGURES: Final[Mapping[str, Callable[[Effort], Report]]] = {
     "preemption": _preemption,
     "crowds": _crowds,
     "stretches": _stretches,
+    "rationed": _rationed,
     "simulate-seed": _simulate_seed,
     "simulate-trace": _simulate_trace,
 }

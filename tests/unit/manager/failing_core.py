@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from admitq.app.core_inputs import list_core_resources
 from admitq.core import events
 from admitq.core.handlers import HANDLERS
 from admitq.core.state import AdmissionState
+from admitq.manager import cycle_rest
 from admitq.manager.manager import Manager
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
@@ -185,16 +187,22 @@ class RunningManager(Cluster):
 
 
 @asynccontextmanager
-async def running_manager() -> AsyncGenerator[RunningManager]:
-    """Run a manager until the end of the block, and check that it did not stop before."""
+async def running_manager(*, rests: bool = False) -> AsyncGenerator[RunningManager]:
+    """Run a manager until the end of the block, and check that it did not stop before.
+
+    Args:
+        rests: whether it rests after cycles. During a rest, the core has instructions that were not returned.
+    """
     cluster = RunningManager()
-    task = asyncio.create_task(cluster.manager.run())
-    try:
-        yield cluster
-        assert not task.done()
-        cluster.state.validate()
-    finally:
-        task.cancel()
+    with nullcontext() if rests else mock.patch.object(cycle_rest, "rest_after_cycle", return_value=0.0):
+        task = asyncio.create_task(cluster.manager.run())
+        try:
+            yield cluster
+            assert not task.done()
+            if not rests:
+                cluster.state.validate()
+        finally:
+            task.cancel()
 
 
 def fail(
