@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from admitq.runtime.kinds import kinds_of
 from admitq_api.conditions import find_condition, is_true
 from admitq_api.labels import ApiGroup, names_for
@@ -16,6 +18,7 @@ DEPTHS = (3, 12)
 WARM_UP = 2 * QUEUES
 
 
+@pytest.mark.slow
 def test_newcomers_are_admitted_and_measured_beside_each_number_of_workloads(
     private_cluster: Callable[..., LocalCluster], api_group: ApiGroup
 ):

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import kinds_of
 from admitq_api.conditions import is_true
@@ -15,6 +17,7 @@ NAMES = names_for()
 LOAD = RestartLoad(pending=9, finished=5, queues=2, quiet_s=1.0)
 
 
+@pytest.mark.slow
 async def test_started_manager_admits_the_workload_that_fits_and_writes_nothing_else(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Any]
 ):

@@ -96,6 +96,7 @@ async def workloads_with_failed_write(stage: Stage) -> set[str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selects", ["true", RESERVES], ids=["every write", "reservations"])
 async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reservations(
     stage: Stage, other_stage: Stage, admitq_running: Installation, selects: str
