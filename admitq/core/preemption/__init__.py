@@ -10,6 +10,7 @@ was. It changes nothing else.
 | ``index``, ``sort_keys`` | the ClusterQueues and cohorts of a tree that have candidates, in order |
 | ``tree_indexes`` | all indexes of a tree in a cycle |
 | ``capacity`` | whether the preemptor fits, and which victims it does not need |
+| ``bulk`` | the removal of many candidates of other ClusterQueues at once, for a classical search |
 | ``classical``, ``fair`` | the two kinds of search |
 | ``targets``, ``bounds`` | for a fair search: the order of ClusterQueues, and which of them to skip |
 """

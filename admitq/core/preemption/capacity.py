@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
@@ -102,7 +102,36 @@ def _listed_usage_removed(
             cell.usage = usage
 
 
-def drop_unneeded(removed: list[Candidate], is_enough: Callable[[], bool]) -> None:
+class RestorableRange(Protocol):
+    """Restores and removes ranges of the candidates that a search has removed."""
+
+    def remove(self, start: int, end: int) -> None:
+        """Remove the candidates from one index to another."""
+        ...
+
+    def restore(self, start: int, end: int) -> None:
+        """Restore the candidates from one index to another."""
+        ...
+
+
+class _SingleCandidates:
+    """Removes and restores candidates one by one."""
+
+    def __init__(self, candidates: list[Candidate]) -> None:
+        self._candidates = candidates
+
+    def remove(self, start: int, end: int) -> None:
+        for candidate in self._candidates[start:end]:
+            candidate.remove()
+
+    def restore(self, start: int, end: int) -> None:
+        for candidate in self._candidates[start:end]:
+            candidate.restore()
+
+
+def drop_unneeded(
+    removed: list[Candidate], is_enough: Callable[[], bool], ranges: RestorableRange | None = None
+) -> None:
     """Restore every candidate that is not needed, from the last but one that was removed to the first.
 
     The last candidate is needed: the candidates before it were not enough. It takes the position of each
@@ -110,22 +139,30 @@ def drop_unneeded(removed: list[Candidate], is_enough: Callable[[], bool]) -> No
 
     Candidates are tried in batches: if the whole batch can be restored, each of its candidates can. The size
     of batches doubles after each success.
+
+    Args:
+        removed: the candidates. This function removes those from the list that are not needed.
+        is_enough: whether the preemptor fits without the candidates that are removed now.
+        ranges: removes and restores ranges of ``removed``; None: one candidate after another.
     """
-    spared: list[int] = []
+    ranges = ranges or _SingleCandidates(removed)
+    spared: list[tuple[int, int]] = []
     end, batch_size = len(removed) - 1, 1
     while end > 0:
         start = max(0, end - batch_size)
-        for candidate in removed[start:end]:
-            candidate.restore()
+        ranges.restore(start, end)
         if is_enough():
-            spared.extend(reversed(range(start, end)))
+            spared.append((start, end))
             end, batch_size = start, 2 * batch_size
             continue
-        for candidate in removed[start:end]:
-            candidate.remove()
+        ranges.remove(start, end)
         if batch_size == 1:
             end = start
         batch_size = 1
-    for index in spared:
-        removed[index] = removed[-1]
-        removed.pop()
+    for start, end in spared:
+        if end == len(removed) - 1:
+            del removed[start:end]  # The last candidate takes each of these positions in turn.
+            continue
+        for index in reversed(range(start, end)):
+            removed[index] = removed[-1]
+            removed.pop()

@@ -38,6 +38,7 @@ from typing import Final, NamedTuple
 from admitq.core.cohorts import Node
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import BorrowWithinCohort, PreemptionPolicy
+from admitq.core.preemption.bulk import CandidatesBelow, RemovedCandidates
 from admitq.core.preemption.candidates import STAGES, Candidate, Stage, TargetSearch
 from admitq.core.preemption.capacity import (
     Reachability,
@@ -230,13 +231,19 @@ class _CandidateWalk:
         """
         result: list[Candidate] = []
         for level in levels:
-            for key, child in self._index.children(level.cohort, self._stage):
-                if key.order.priority > self._highest:
-                    break
-                if child is not level.child_on_path:
-                    result += self._until_borrowing_ends(child)
+            result += self.below(level)
         result.sort(key=_ORDER)
         return iter(result)
+
+    def below(self, level: _Level) -> list[Candidate]:
+        """Return the candidates of ``in_order_by_one_sort`` at one level, unsorted."""
+        result: list[Candidate] = []
+        for key, child in self._index.children(level.cohort, self._stage):
+            if key.order.priority > self._highest:
+                break
+            if child is not level.child_on_path:
+                result += self._until_borrowing_ends(child)
+        return result
 
     def can_order_by_one_sort(self, levels: Iterable[_Level]) -> bool:
         """Whether ``in_order_by_one_sort`` yields the same candidates as ``in_order``.
@@ -277,16 +284,22 @@ class _CandidateWalk:
         they depend on more than the highest priority.
         """
         self._index.write_usage_to_cells(node)
-        preemptor = self._search.preemptor
-        policy = preemptor.queue.spec.preemption.reclaim_within_cohort
-        if equals_must_be_newer(policy) or self._search.excluded is not self._index.excluded:
+        highest = self.highest_for_all()
+        if highest is None:
             return self._read_until_borrowing_ends(node)
-        highest = min(self._highest, highest_priority(policy, preemptor.workload.priority))
         by_kind = self._index.candidates_of(node)
         candidates = by_kind.get((self._stage, highest))
         if candidates is None:
             candidates = by_kind[self._stage, highest] = tuple(self._read_until_borrowing_ends(node))
         return candidates
+
+    def highest_for_all(self) -> int | None:
+        """Return the priority that alone decides on candidates; None if more of the preemptor decides."""
+        preemptor = self._search.preemptor
+        policy = preemptor.queue.spec.preemption.reclaim_within_cohort
+        if equals_must_be_newer(policy) or self._search.excluded is not self._index.excluded:
+            return None
+        return min(self._highest, highest_priority(policy, preemptor.workload.priority))
 
     def _read_until_borrowing_ends(self, node: Node) -> Iterator[Candidate]:
         borrowed = {
@@ -440,7 +453,70 @@ class _ClassicalSearch:
         reachability = estimate_reachability(self._search, self._index, self._capacity, is_enough)
         if reachability is Reachability.IMPOSSIBLE:
             return []
+        if reachability is Reachability.ONLY_WITH_OWN_CANDIDATES:
+            found = self._find_in_bulk(is_enough, may_borrow=may_borrow)
+            if found is not None:
+                return found
         return _remove_until_enough(self._groups(reachability, may_borrow=may_borrow), is_enough)
+
+    def _find_in_bulk(self, is_enough: Callable[[], bool], *, may_borrow: bool) -> list[Candidate] | None:
+        """Return the same victims as ``_remove_until_enough``, if own candidates are needed.
+
+        Candidates of other ClusterQueues alone are then not enough. None if they cannot be removed by sums.
+        """
+        levels = [*self._levels_by_advantage.with_advantage, *self._levels_by_advantage.without_advantage]
+        if len(levels) != 1:
+            return None
+        highest = self._highest
+        if may_borrow and self._levels_by_advantage.without_advantage:
+            highest = min(highest, _highest_if_preemptor_borrows(self._search))
+        below = self._candidates_below(levels[0], highest)
+        if below is None or not all(each.is_exact for each in below):
+            return None
+        own_policy = self._queue.spec.preemption.within_cluster_queue
+        removed = RemovedCandidates(self._queue.node, self._capacity.pairs, is_enough)
+        try:
+            for stage in STAGES:
+                own = self._search.in_stage(stage, self._queue, own_policy)
+                if removed.add_bulk(below[stage]) or removed.add_own(own):
+                    drop_unneeded(removed.all, is_enough, removed)
+                    return removed.all
+            return []
+        finally:
+            removed.restore_all()
+
+    def _candidates_below(
+        self, level: _Level, highest: int
+    ) -> tuple[CandidatesBelow, CandidatesBelow] | None:
+        """Return the candidates of other ClusterQueues at the only level, for each stage.
+
+        They are the same for most preemptors of a cycle, so the index keeps them. None if they are not, or if
+        their order cannot be found by one sort.
+        """
+        leaving, staying = (_CandidateWalk(self._search, self._index, stage, highest) for stage in STAGES)
+        highest_for_all = leaving.highest_for_all()
+        if highest_for_all is None:
+            return None
+        is_listed = self._index.is_listed(level.child_on_path)
+        key = (level.cohort, level.child_on_path if is_listed else None, highest, highest_for_all)
+        if key not in self._index.below_cohorts:
+            self._index.below_cohorts[key] = self._read_candidates_below(level, leaving, staying)
+        return self._index.below_cohorts[key]
+
+    @staticmethod
+    def _read_candidates_below(
+        level: _Level, leaving: _CandidateWalk, staying: _CandidateWalk
+    ) -> tuple[CandidatesBelow, CandidatesBelow] | None:
+        if not (leaving.can_order_by_one_sort([level]) and staying.can_order_by_one_sort([level])):
+            return None
+        first = sorted(leaving.below(level), key=_ORDER)
+        # Without these, some ClusterQueues no longer borrow. Their other candidates are not taken then.
+        for candidate in first:
+            candidate.remove()
+        second = sorted(staying.below(level), key=_ORDER)
+        for candidate in first:
+            candidate.restore()
+        return CandidatesBelow(level.cohort, first), CandidatesBelow(level.cohort, second)
 
     def _groups(
         self, reachability: Reachability, *, may_borrow: bool

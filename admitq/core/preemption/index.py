@@ -23,6 +23,7 @@ from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import supposed_share
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey
+from admitq.core.preemption.bulk import CandidatesBelow
 from admitq.core.preemption.candidates import STAGES, Candidate, Stage, contested_cells, uses_any
 from admitq.core.preemption.sort_keys import OrderKey, ShareKey, candidate_key, share_key
 from admitq.core.quota_holders import PreemptionOrder
@@ -208,6 +209,12 @@ class OrderIndex(CandidateIndex[OrderKey]):
         self.excluded: Final = tree.excluded
         """Workloads that are not candidates."""
         self._candidates: dict[Node, dict[tuple[Stage, int], tuple[Candidate, ...]]] = {}
+        self.below_cohorts: Final[
+            dict[tuple[Node, Node | None, int, int], tuple[CandidatesBelow, CandidatesBelow] | None]
+        ] = {}
+        """The candidates below cohorts that searches have read, for each stage, by what decides on them.
+
+        Searches add to this mapping. It is empty after a change in the tree."""
 
     def candidates_of(self, node: Node) -> dict[tuple[Stage, int], tuple[Candidate, ...]]:
         """Return the candidates of a ClusterQueue that searches have read, by stage and highest priority.
@@ -219,6 +226,7 @@ class OrderIndex(CandidateIndex[OrderKey]):
     def update(self, node: Node) -> None:
         """Update the lists on the path of a ClusterQueue, and forget its candidates, after a change there."""
         self._candidates.pop(node, None)
+        self.below_cohorts.clear()
         super().update(node)
 
     def _compute_sort_keys(self, node: Node) -> tuple[OrderKey | None, ...]:
