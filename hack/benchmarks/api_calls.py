@@ -11,6 +11,7 @@ _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _REQUESTS: Final = "apiserver_request_total"
 _OWN_REQUESTS: Final = "apiserver_selfrequest_total"
 _WATCH_BYTES: Final = "apiserver_watch_events_sizes_sum"
+_REVIEWS: Final = "apiserver_admission_webhook_admission_duration_seconds_count"
 
 _VERBS: Final = {"POST": "create", "PUT": "update"}
 WRITE_VERBS: Final = frozenset({"create", "update", "patch", "apply", "delete", "deletecollection"})
@@ -69,11 +70,13 @@ class ApiServerCounts(NamedTuple):
         calls: all answered calls. Watches count when they end.
         own_calls: the calls that it sent to itself, without codes.
         watch_bytes: bytes of all watch events that it wrote to clients, before TLS.
+        reviews: calls of webhooks, by the name of the webhook and the operation.
     """
 
     calls: Counter[ApiCallKey]
     own_calls: Counter[tuple[str, str]]
     watch_bytes: float
+    reviews: Counter[tuple[str, str]]
 
 
 def samples(text: str, names: Iterable[str]) -> Iterator[MetricSample]:
@@ -87,11 +90,14 @@ def samples(text: str, names: Iterable[str]) -> Iterator[MetricSample]:
 
 def read_api_server(text: str) -> ApiServerCounts:
     """Read the metrics of an API server."""
-    counts = ApiServerCounts(Counter(), Counter(), 0.0)
+    counts = ApiServerCounts(Counter(), Counter(), 0.0, Counter())
     watch_bytes = 0.0
-    for sample in samples(text, (_REQUESTS, _OWN_REQUESTS, _WATCH_BYTES)):
+    for sample in samples(text, (_REQUESTS, _OWN_REQUESTS, _WATCH_BYTES, _REVIEWS)):
         if sample.name == _WATCH_BYTES:
             watch_bytes += sample.value
+            continue
+        if sample.name == _REVIEWS:
+            counts.reviews[sample.labels["name"], sample.labels["operation"].lower()] += int(sample.value)
             continue
         verb, resource = _verb(sample.labels["verb"]), _resource(sample.labels)
         if sample.name == _REQUESTS:
@@ -117,6 +123,7 @@ def since(before: ApiServerCounts, after: ApiServerCounts) -> ApiServerCounts:
         after.calls - before.calls,
         after.own_calls - before.own_calls,
         after.watch_bytes - before.watch_bytes,
+        after.reviews - before.reviews,
     )
 
 

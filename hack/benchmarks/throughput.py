@@ -153,6 +153,7 @@ def api_figures(
         "status_writes_per_workload": round(status_writes / workloads, 2),
         "api_cpu_ms_per_write": None if per_write is None else round(per_write, 2),
         "watch_bytes": int(counted.watch_bytes),
+        "webhook_reviews": {" ".join(key): count for key, count in sorted(counted.reviews.items())},
     }
 
 

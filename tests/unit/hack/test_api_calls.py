@@ -35,12 +35,19 @@ apiserver_selfrequest_total{group="coordination.k8s.io",resource="leases",subres
 apiserver_watch_events_sizes_bucket{group="admitq.dev",resource="workloads",version="v1beta2",le="1024"} 5
 apiserver_watch_events_sizes_sum{group="admitq.dev",resource="workloads",version="v1beta2"} 1.5e+06
 apiserver_watch_events_sizes_sum{group="",resource="pods",version="v1"} 24
+apiserver_admission_webhook_admission_duration_seconds_bucket{name="vjob.admitq.dev",operation="CREATE",\
+rejected="false",type="validating",le="0.005"} 1
+apiserver_admission_webhook_admission_duration_seconds_count{name="vjob.admitq.dev",operation="CREATE",\
+rejected="false",type="validating"} 4
+apiserver_admission_webhook_admission_duration_seconds_count{name="vjob.admitq.dev",operation="CREATE",\
+rejected="true",type="validating"} 1
 """
 
 CREATE = ApiCallKey("create", "workloads.admitq.dev", "201")
 STATUS = ApiCallKey("patch", "workloads.admitq.dev/status", "200")
 PODS = ApiCallKey("list", "pods", "200")
 LEASE = ApiCallKey("update", "leases.coordination.k8s.io", "200")
+JOB_REVIEW = ("vjob.admitq.dev", "create")
 READY = ApiCallKey("get", "-", "200")
 
 
@@ -49,6 +56,7 @@ def test_api_server_metrics_are_summed_by_verb_resource_and_code():
     assert counts.calls == {CREATE: 30, STATUS: 70, PODS: 5, LEASE: 9, READY: 4}
     assert counts.own_calls == {("update", "leases.coordination.k8s.io"): 8}
     assert counts.watch_bytes == 1_500_024
+    assert counts.reviews == {JOB_REVIEW: 5}
 
 
 def test_program_metrics_have_the_keys_of_the_api_server():
@@ -63,10 +71,11 @@ admitq_watch_restarts_total{{reason="Gone",replica_role="leader",resource="pods"
 
 
 def test_counts_since_a_reading_leave_out_earlier_calls():
-    earlier = ApiServerCounts(Counter({CREATE: 10, PODS: 5}), Counter(), 1_000_000)
+    earlier = ApiServerCounts(Counter({CREATE: 10, PODS: 5}), Counter(), 1_000_000, Counter({JOB_REVIEW: 3}))
     counts = since(earlier, read_api_server(METRICS))
     assert counts.calls == {CREATE: 20, STATUS: 70, LEASE: 9, READY: 4}
     assert counts.watch_bytes == 500_024
+    assert counts.reviews == {JOB_REVIEW: 2}
 
 
 def test_own_calls_of_the_api_server_are_taken_from_successful_calls_first():
@@ -104,6 +113,7 @@ def test_api_figures_divide_by_workloads_and_by_writes():
     assert figures["status_writes_per_workload"] == 2.0
     assert figures["api_cpu_ms_per_write"] == pytest.approx(500 / 109, abs=0.01)
     assert figures["watch_bytes"] == 1_500_024
+    assert figures["webhook_reviews"] == {"vjob.admitq.dev create": 5}
     assert figures["api_calls"]["harness"] == {
         "create workloads.admitq.dev 201": 30,
         "patch workloads.admitq.dev/status 200": 30,

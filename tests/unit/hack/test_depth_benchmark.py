@@ -134,7 +134,7 @@ def figures(number: int, *waits: float) -> DepthFigures:
         }
     )
     used = {"manager": {"cpu_s": 0.5, "rss_mb": 90}, "etcd": {"cpu_s": None, "rss_mb": None}}
-    costs = LoadCosts(used, ApiServerCounts(Counter(), Counter(), 0.0), {"manager": calls})
+    costs = LoadCosts(used, ApiServerCounts(Counter(), Counter(), 0.0, Counter()), {"manager": calls})
     times = [NewcomerTimes(0.25, 0.25 + wait, 0.125) for wait in waits]
     return DepthFigures(number, times, costs, ManagerStart(3.0, 1.0, calls))
 

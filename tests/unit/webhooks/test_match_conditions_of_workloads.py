@@ -158,7 +158,10 @@ def many(value: str) -> dict[str, str]:
         pytest.param(a_workload(annotations={NAMES.priority_boost: "1"}), True, id="boost"),
         pytest.param(a_workload(annotations={NAMES.admission_gated_by: "a.b/c"}), True, id="gate"),
         pytest.param(a_workload(pod_set(minCount=1)), True, id="minimum"),
-        pytest.param(a_workload(pod_set(topologyRequest={})), True, id="topology"),
+        pytest.param(
+            a_workload(pod_set(topologyRequest={"podIndexLabel": "a.b/c"})), False, id="label of the index"
+        ),
+        pytest.param(a_workload(pod_set(topologyRequest={"podSetSliceSize": 2})), True, id="slices"),
         pytest.param(a_workload(with_metadata(labels={"no key": "d"})), True, id="key of a label"),
         pytest.param(a_workload(with_metadata(labels={"a": "no value"})), True, id="value of a label"),
         pytest.param(a_workload(with_metadata(labels=many("a"))), True, id="many labels"),
@@ -214,6 +217,12 @@ pod_sets = st.builds(
     spec=st.fixed_dictionaries(
         {"containers": containers},
         optional={"initContainers": containers, "resources": optional(requests=amounts)},
+    ),
+    topologyRequest=optional(
+        podIndexLabel=st.just("a"),
+        podSetSliceSize=st.integers(-1, 2),
+        podSetSliceRequiredTopology=st.just("rack"),
+        podsetSliceRequiredTopologyConstraints=st.just([{"topology": "rack", "size": 0}]),
     ),
 )
 metadata = optional(

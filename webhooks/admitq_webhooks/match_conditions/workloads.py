@@ -17,6 +17,11 @@ MOST_ENTRIES: Final = 16
 """The webhook is called for a podset with more containers, labels, annotations, requests or limits. Otherwise
 the cost of the condition would grow with the podset."""
 
+_SLICE_FIELDS: Final = (
+    "podSetSliceRequiredTopology",
+    "podSetSliceSize",
+    "podsetSliceRequiredTopologyConstraints",
+)
 _LONGEST_ANNOTATION: Final = 4096
 
 _HAS_MINIMUM_COUNT: Final = (
@@ -93,10 +98,11 @@ def _is_new_and_simple(names: Names) -> str:
 def _is_simple_podset(podset: str) -> str:
     template = f"{podset}.template"
     spec = f"{template}.spec"
+    has_slices = " || ".join(f"has({podset}.topologyRequest.{field})" for field in _SLICE_FIELDS)
     return " && ".join(
         (
             f"!has({podset}.minCount)",
-            f"!has({podset}.topologyRequest)",
+            f"(!has({podset}.topologyRequest) || !({has_slices}))",
             f"(!has({template}.metadata) || ({_has_valid_metadata(f'{template}.metadata')}))",
             f"has({template}.spec)",
             f"!has({spec}.resources)",
