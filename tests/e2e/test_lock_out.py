@@ -16,7 +16,7 @@ import pytest
 
 from admitq.integrations.base import MAX_POD_SETS
 from admitq_api.labels import GROUPS, names_for
-from admitq_webhooks.match_conditions.workloads import MOST_ENTRIES
+from admitq_webhooks.match_conditions.expressions import MOST_ENTRIES
 from localcluster import LocalCluster
 from localcluster.api import Api, ApiFailure
 from localcluster.waiting import eventually

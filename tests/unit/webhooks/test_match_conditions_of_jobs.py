@@ -7,6 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from admitq_api.feature_gates import Gate
+from admitq_webhooks.match_conditions.expressions import MOST_ENTRIES
 from tests.unit.webhooks.job_requests import ELASTIC, GATED, MAX_TIME, PREBUILT, managed
 from tests.unit.webhooks.support import (
     NAMES,
@@ -21,6 +22,7 @@ from tests.unit.webhooks.support import (
 
 PATH = "/validate-batch-v1-job"
 REQUIRED = NAMES.podset_required_topology
+MANY = {f"key-{number}": "a" for number in range(MOST_ENTRIES + 1)}
 
 
 def is_reviewed(new: Any, old: Any = None) -> bool:
@@ -54,6 +56,8 @@ def started(**template: Any) -> Any:
         pytest.param(managed(annotations={GATED: "a.b/c"}), True, id="gate"),
         pytest.param(managed(annotations={ELASTIC: "true"}), True, id="elastic"),
         pytest.param(managed(template_annotations={REQUIRED: "rack"}), True, id="topology"),
+        pytest.param(managed(labels=MANY), True, id="many labels"),
+        pytest.param(managed(annotations=MANY), True, id="many annotations"),
     ],
 )
 def test_new_job_is_reviewed_if_a_rule_restricts_it(job: Any, reviewed: bool) -> None:
@@ -91,17 +95,17 @@ def with_container(job: Any, **fields: Any) -> Any:
             SUSPENDED, managed(suspend=False, parallelism=5), True, id="start with other parallelism"
         ),
         pytest.param(SUSPENDED, managed(suspend=True, completions=5), True, id="completions"),
-        pytest.param(SUSPENDED, managed(suspend=True, backoffLimit=5), True, id="field added"),
-        pytest.param(managed(suspend=True, backoffLimit=5), SUSPENDED, True, id="field removed"),
+        pytest.param(SUSPENDED, managed(suspend=True, backoffLimit=5), False, id="other field"),
+        pytest.param(SUSPENDED, started(overhead={"cpu": "1"}), True, id="start with overhead"),
+        pytest.param(SUSPENDED, started(runtimeClassName="vm"), True, id="start with a runtime class"),
+        pytest.param(SUSPENDED, started(annotations=MANY), True, id="start with many annotations"),
         pytest.param(SUSPENDED, managed(suspend=True, labels={"a": "b"}), True, id="labels"),
         pytest.param(SUSPENDED, a_job(suspend=True), True, id="labels removed"),
         pytest.param(SUSPENDED, managed(suspend=True, annotations={"a": "b"}), True, id="annotations"),
         pytest.param(SUSPENDED, managed(suspend=True, owner={"uid": "u"}), True, id="owner"),
     ],
 )
-def test_update_of_job_is_reviewed_unless_it_only_starts_or_stops_the_job(
-    old: Any, new: Any, reviewed: bool
-) -> None:
+def test_update_of_job_is_reviewed_if_a_rule_restricts_the_change(old: Any, new: Any, reviewed: bool) -> None:
     assert is_reviewed(new, old) is reviewed
 
 
@@ -138,6 +142,8 @@ jobs = st.builds(
             "nodeSelector": maps,
             "schedulingGates": st.just([{"name": NAMES.elastic_gate}]),
             "overhead": st.just({"cpu": "1"}),
+            "resources": st.just({"requests": {"cpu": "3"}}),
+            "runtimeClassName": st.just("vm"),
         },
     ),
 )

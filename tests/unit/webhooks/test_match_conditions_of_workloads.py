@@ -8,7 +8,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_webhooks.match_conditions.workloads import MOST_ENTRIES, has_field_to_change, may_break_rule
+from admitq_webhooks.match_conditions.expressions import MOST_ENTRIES
+from admitq_webhooks.match_conditions.workloads import has_field_to_change, may_break_rule
 from admitq_webhooks.mutate.kinds import mutate_workload
 from admitq_webhooks.validate.workload import validate_create, validate_update
 from tests.unit.webhooks.support import NAMES

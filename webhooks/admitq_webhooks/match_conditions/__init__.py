@@ -1,11 +1,12 @@
 """Match conditions of webhooks, in CEL: the API server only calls a webhook if all of them are true.
 
-A call costs the API server as much CPU time as the rest of a write. Therefore it does not call the webhooks
-of Workloads and Jobs if they would neither change nor reject the object.
+A call costs CPU time of the webhook, and the request waits for it. Therefore the API server does not call the
+webhooks of Workloads and Jobs if they would neither change nor reject the object.
 
 The API server rejects a request if an evaluation exceeds its cost limit. So the cost must not grow with
 the object. The conditions look up keys. They iterate over labels, containers or requests only if there are
-few; otherwise the webhook is called.
+few; otherwise the webhook is called. Each step costs CPU time, too: a condition with hundreds of steps costs
+as much as a call.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -11,6 +11,10 @@ from admitq_api.labels import KeyKind, Names
 LONGEST_LABEL_VALUE: Final = 63
 """Most characters of the value of a label."""
 
+MOST_ENTRIES: Final = 16
+"""The webhook is called if a list or map that a condition iterates over has more entries. Otherwise the cost
+of the condition would grow with the object."""
+
 
 def differs(field: str) -> str:
     """Return the expression that is true if a field was added, removed or changed.
@@ -38,15 +42,3 @@ def list_of(texts: Iterable[str]) -> str:
 def keys(names: Names, *kinds: KeyKind) -> str:
     """Return the list of the keys of these kinds."""
     return list_of(row.key for row in names.list_rows() if row.kind in kinds)
-
-
-def is_only_changed_in(fields: Iterable[str], of: str) -> str:
-    """Return the expression that is true if an update leaves all other fields of an object as they are.
-
-    The number of steps is that of the fields of the object, so ``of`` must not be a map with free keys.
-    """
-    new, old, allowed = f"object.{of}", f"oldObject.{of}", list_of(fields)
-    return (
-        f"{new}.all(k, k in {allowed} || (k in {old} && {new}[k] == {old}[k]))"
-        f" && {old}.all(k, k in {allowed} || k in {new})"
-    )

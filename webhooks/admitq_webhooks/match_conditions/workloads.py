@@ -8,14 +8,10 @@ from typing import Final
 
 from admitq_api.labels import Names
 from admitq_api.syntax import QUALIFIED_NAME_PATTERN
-from admitq_webhooks.match_conditions.expressions import LONGEST_LABEL_VALUE, keys
+from admitq_webhooks.match_conditions.expressions import LONGEST_LABEL_VALUE, MOST_ENTRIES
 
 RESTRICTED_STATUS_FIELDS: Final = ("admissionChecks", "clusterName", "reclaimablePods")
 """Fields of the status of a Workload that rules restrict, besides the admission and QuotaReserved."""
-
-MOST_ENTRIES: Final = 16
-"""The webhook is called for a podset with more containers, labels, annotations, requests or limits. Otherwise
-the cost of the condition would grow with the podset."""
 
 _SLICE_FIELDS: Final = (
     "podSetSliceRequiredTopology",
@@ -86,9 +82,10 @@ def _releases() -> str:
 
 def _is_new_and_simple(names: Names) -> str:
     annotations, labels = "object.metadata.annotations", "object.metadata.labels"
-    restricted = keys(names, "annotation", "label or annotation")
+    is_restricted = f"k.startsWith('{names.group}/')"
     return (
-        f"(!has({annotations}) || !{restricted}.exists(k, k in {annotations}))"
+        f"(!has({annotations}) || ({annotations}.size() <= {MOST_ENTRIES}"
+        f" && !{annotations}.exists(k, {is_restricted})))"
         f" && (!has({labels}) || !('{names.finished}' in {labels}))"
         f" && !has(object.status) && has(object.spec.podSets)"
         f" && object.spec.podSets.all(p, {_is_simple_podset('p')})"
