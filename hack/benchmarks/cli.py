@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.commands import BENCHMARKS, FAILURES, SHAPES, BenchmarkCommand
+from benchmarks.core_speed import reference_cpu_s
 from localcluster.cluster import to_stderr
 
 _THROUGHPUT: Final = "throughput"
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark. Return 1 if a figure misses its bound, 2 for wrong use."""
     given = sys.argv[1:] if arguments is None else arguments
     options = _parser(_shape_of(given)).parse_args(given)
+    speed = {"before": reference_cpu_s()}
     try:
         result, passed = _run(options)
     except FAILURES as error:
@@ -29,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         to_stderr("interrupted")
         return 130
-    line = json.dumps({"command": command_of(given), **result})
+    speed["after"] = reference_cpu_s()
+    line = json.dumps({"command": command_of(given), "reference_cpu_s": speed, **result})
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(line + "\n")

@@ -1,21 +1,31 @@
 """The command line of `hack/bench`."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from admitq_api.labels import DEFAULT_GROUP
-from benchmarks import pods, seed, webhook
+from benchmarks import cli, pods, seed, webhook
 from benchmarks.cli import main
 from benchmarks.commands import BENCHMARKS, SHAPES
+from benchmarks.core_speed import reference_cpu_s
 from benchmarks.pods import PodsPlan
 from benchmarks.seed import Plan
 from benchmarks.webhook import WebhookLoad
 from benchmarks.webhook_processes import WebhookFailed
 
+SPEED = {"before": 0.25, "after": 0.5}
 SEED_OPTIONS = ["--setting", "ten-minute", "--scale", "5", "--jobs", "7", "--no-queue"]
+
+
+@pytest.fixture(autouse=True)
+def core_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that has half of its speed after a run."""
+    speeds = iter([*SPEED.values()] * 10)
+    monkeypatch.setattr(cli, "reference_cpu_s", lambda: next(speeds))
 
 
 @pytest.fixture
@@ -43,11 +53,23 @@ def test_shape_runs_the_benchmark_of_its_name_with_the_same_options(
     command = f"hack/bench throughput --shape seed {options}"
     assert json.loads(shape) == {
         "command": command,
+        "reference_cpu_s": SPEED,
         "benchmark": "throughput",
         "shape": "seed",
         "done": 7,
     }
-    assert json.loads(benchmark) == {"command": f"hack/bench seed {options}", "benchmark": "seed", "done": 7}
+    assert json.loads(benchmark) == {
+        "command": f"hack/bench seed {options}",
+        "reference_cpu_s": SPEED,
+        "benchmark": "seed",
+        "done": 7,
+    }
+
+
+def test_reference_is_the_cpu_time_of_one_round():
+    before = time.process_time()
+    reference = reference_cpu_s()
+    assert 0 < reference <= time.process_time() - before
 
 
 @pytest.mark.parametrize("options", [["--json", "FILE"], ["--json=FILE"]])
@@ -59,7 +81,8 @@ def test_result_and_its_command_are_written_to_a_file(
     assert main(["seed", *arguments, "--jobs", "7"]) == 0
     assert [plan.jobs for plan in seed_plans] == [7]
     written = json.loads(file.read_text())
-    assert written == {"command": "hack/bench seed --jobs 7", "benchmark": "seed", "done": 7}
+    expected = {"command": "hack/bench seed --jobs 7", "reference_cpu_s": SPEED, "benchmark": "seed", "done": 7}
+    assert written == expected
 
 
 @pytest.mark.parametrize(
