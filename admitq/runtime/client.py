@@ -14,10 +14,11 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 import orjson
 
+from admitq.runtime.adaptive_limit import LimitBounds
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.line_splitter import LineTooLongError, split_lines
-from admitq.runtime.rate_limit import TokenBucket
+from admitq.runtime.rate_limit import CallPriority, TokenBucket
 from admitq.runtime.resources import Resource
 from admitq.runtime.transport import (
     JSON,
@@ -28,7 +29,7 @@ from admitq.runtime.transport import (
     excerpt,
     from_status,
 )
-from admitq.runtime.write_scheduler import WriteScheduler
+from admitq.runtime.write_scheduler import BOUNDS, WriteScheduler
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -86,7 +87,8 @@ class Client:
     ``fence`` is called right before each write, and prevents the write by raising an exception. ``observe``
     is called for every finished request. ``compress`` requests gzip, for clients far from the server: it
     saves bytes and costs CPU time on both sides. ``field_validation`` is what the API server does about
-    fields that it does not know; None leaves the choice to it.
+    fields that it does not know; None leaves the choice to it. ``write_bounds`` are the bounds of concurrent
+    writes by class; writes of other classes have no limit.
 
     Returned objects belong to the caller.
     """
@@ -105,8 +107,9 @@ class Client:
         field_validation: Literal["Ignore", "Warn", "Strict"] | None = "Ignore",
         compress: bool = False,
         connections: int = 100,
+        write_bounds: Mapping[CallPriority, LimitBounds] = BOUNDS,
     ) -> None:
-        self.scheduler = WriteScheduler()
+        self.scheduler = WriteScheduler(write_bounds)
         """When which writes are sent."""
         self._transport = Transport(
             credentials,

@@ -4,9 +4,11 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from admitq.runtime.client import Client
+from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from localcluster import processes
@@ -18,11 +20,30 @@ from localcluster.processes import Usage
 HARNESS: Final = "harness"
 """The name of this process in results."""
 
+USER_AGENT: Final = "admitq-bench"
+"""The User-Agent of harnesses."""
+
 _NAME: Final = "bench"
 _RETRY_AFTER_S: Final = 0.5
 # The defaults of Go, as in users' clusters. Clusters of tests collect less, and have a limit of memory, near
 # which the API server spends most of its time on collections. Variables of this process take precedence.
 _GARBAGE_COLLECTION: Final = {"GOGC": "100", "GOMEMLIMIT": "off"}
+
+
+def harness_client(kubeconfig: Path, *, field_validation: Literal["Ignore", "Warn"] = "Ignore") -> Client:
+    """Return a client for a harness. It sends each call at once: no limits of rate and of concurrent writes.
+
+    The limits of admitq's own clients follow the load of the API server. With them, a harness would reduce
+    the load that it is to create.
+    """
+    return Client(
+        load_credentials(kubeconfig),
+        user_agent=USER_AGENT,
+        qps=-1,
+        timeout=60.0,
+        field_validation=field_validation,
+        write_bounds={},
+    )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ _OBJECT: Final = {
 
 
 def reference_cpu_s() -> float:
-    """Return the CPU-seconds that this process needs to write and read JSON 500 times: the median of 5 rounds."""
+    """Return the CPU-seconds for writing and reading JSON 500 times, the median of 5 rounds."""
     rounds = sorted(_round() for _ in range(_ROUNDS))
     return round(rounds[_ROUNDS // 2], 4)
 

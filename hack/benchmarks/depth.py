@@ -15,13 +15,12 @@ from typing import Any, Final
 import uvloop
 
 from admitq.runtime.client import Client
-from admitq.runtime.credentials import load_credentials
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Resource
 from admitq_api.labels import DEFAULT_GROUP, ApiGroup, Names, names_for
 from benchmarks import stored_workloads
 from benchmarks.api_calls import ApiCallKey
-from benchmarks.clusters import fresh_cluster
+from benchmarks.clusters import USER_AGENT, fresh_cluster, harness_client
 from benchmarks.depth_figures import DepthFigures, ManagerStart, result_of
 from benchmarks.depth_newcomers import NAME_PREFIX, Newcomers, NewcomerTimes
 from benchmarks.rest import QUIET_S, until_rest
@@ -45,7 +44,6 @@ PREEMPTION: Final = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerP
 """The preemption policies, as in the published loads."""
 
 _PRIORITIES: Final = (0, 50, 100)
-_USER_AGENT: Final = "admitq-bench"
 _SAMPLE: Final = "sample-"
 _PENDING: Final = "pending"
 _WARM_UP_ROUNDS: Final = 2
@@ -125,8 +123,7 @@ def measure(cluster: LocalCluster, load: DepthLoad) -> tuple[dict[str, Any], boo
 async def _measure(
     cluster: LocalCluster, load: DepthLoad, manager: MeasuredManager
 ) -> tuple[dict[str, Any], bool]:
-    credentials = load_credentials(cluster.kubeconfig)
-    async with Client(credentials, user_agent=_USER_AGENT, qps=-1, timeout=60.0) as client:
+    async with harness_client(cluster.kubeconfig) as client:
         benchmark = DepthBenchmark(load, cluster, client, manager)
         await benchmark.prepare()
         figures = [await benchmark.measure(depth) for depth in load.depths]
@@ -208,7 +205,7 @@ class DepthBenchmark:
     async def _play(self) -> tuple[list[NewcomerTimes], LoadCosts]:
         """Create the newcomers. The first one that is not admitted is the last."""
         # One connection is for the watch.
-        async with LoadConnection(self._cluster, user_agent=_USER_AGENT, connections=2) as connection:
+        async with LoadConnection(self._cluster, user_agent=USER_AGENT, connections=2) as connection:
             newcomers = Newcomers(connection, self._names, self._owners)
             watch = asyncio.create_task(newcomers.watch(await latest_version(self._client, self._workloads)))
             try:

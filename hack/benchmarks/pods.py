@@ -9,11 +9,9 @@ from typing import Any, Final
 
 import uvloop
 
-from admitq.runtime.client import Client
-from admitq.runtime.credentials import load_credentials
 from admitq_api.labels import ApiGroup, names_for
 from benchmarks import job_objects
-from benchmarks.clusters import HARNESS, fresh_cluster
+from benchmarks.clusters import HARNESS, USER_AGENT, fresh_cluster, harness_client
 from benchmarks.pods_forms import FORMS, NODE_CPU, POD, PodsForm
 from benchmarks.pods_harness import CREATORS, PodsHarness
 from benchmarks.throughput import api_figures
@@ -32,7 +30,6 @@ RATE_RATIO: Final = 0.9
 """The share of the rate without a queue manager that the rate with admitq must reach."""
 
 _LOCAL_QUEUE: Final = "bench"
-_USER_AGENT: Final = "admitq-bench"
 
 
 @dataclass(frozen=True)
@@ -115,11 +112,9 @@ async def _measure(
 ) -> dict[str, Any]:
     names = names_for(plan.api_group)
     quotas = {} if isinstance(manager, NoManager) else {_LOCAL_QUEUE: form.nodes * NODE_CPU}
-    async with Client(
-        load_credentials(cluster.kubeconfig), user_agent=_USER_AGENT, qps=-1, timeout=60.0
-    ) as client:
+    async with harness_client(cluster.kubeconfig) as client:
         await job_objects.prepare(client, quotas, names)
-    async with LoadConnection(cluster, user_agent=_USER_AGENT, connections=CREATORS + 1) as connection:
+    async with LoadConnection(cluster, user_agent=USER_AGENT, connections=CREATORS + 1) as connection:
         queue = _LOCAL_QUEUE if quotas else None
         harness = PodsHarness(form, queue, names, connection, manager.failure)
         admitted_before, costs_since = manager.admissions(), CostsSince(cluster, manager)

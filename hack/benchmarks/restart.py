@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from admitq.runtime.client import Client
-from admitq.runtime.credentials import load_credentials
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq_api.conditions import is_true
 from admitq_api.labels import Names, names_for
 from benchmarks import stored_workloads
-from benchmarks.clusters import fresh_cluster
+from benchmarks.clusters import fresh_cluster, harness_client
 from benchmarks.manager_calls import ManagerWrites, list_bytes, unneeded_writes
 from benchmarks.rest import QUIET_S, until_rest
 from benchmarks.sample_workloads import SampleWorkloads
@@ -87,9 +86,7 @@ async def measure(cluster: LocalCluster, load: RestartLoad) -> tuple[dict[str, A
     installation = Installation(cluster)
     installation.install()
     installation.start()
-    async with Client(
-        load_credentials(cluster.kubeconfig), user_agent="admitq-bench", qps=-1, timeout=60.0
-    ) as client:
+    async with harness_client(cluster.kubeconfig) as client:
         return await Restart(load, cluster, installation, client).run()
 
 

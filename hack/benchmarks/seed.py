@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from admitq.runtime.client import Client
-from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, Resource
 from admitq.runtime.store import ObjectChange, Store
@@ -26,7 +25,7 @@ from admitq.runtime.watcher import Watcher
 from admitq_api.labels import Names, names_for
 from benchmarks import job_objects
 from benchmarks.bounded_tasks import stopped_after, tasks_beside
-from benchmarks.clusters import HARNESS, fresh_cluster, until_done, usages
+from benchmarks.clusters import HARNESS, fresh_cluster, harness_client, until_done, usages
 from benchmarks.job_objects import NAMESPACE, PodSize
 from benchmarks.measures import AmountOverTime, percentile, usage_by_process
 from localcluster import processes
@@ -147,9 +146,7 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
             installation = Installation(cluster)
             installation.install(api_group=names.group)
             installation.start()
-        async with Client(
-            load_credentials(cluster.kubeconfig), user_agent="admitq-bench", qps=-1, timeout=60.0
-        ) as client:
+        async with harness_client(cluster.kubeconfig) as client:
             await job_objects.prepare(client, _quotas(plan), names)
             harness = _Harness(client, plan, names)
             before = usages(cluster)

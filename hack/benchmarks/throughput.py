@@ -17,7 +17,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq_api.labels import ApiGroup, Names, names_for
 from benchmarks import throughput_objects
 from benchmarks.api_calls import ApiCallKey, ApiServerCounts
-from benchmarks.clusters import HARNESS, fresh_cluster, is_active
+from benchmarks.clusters import HARNESS, USER_AGENT, fresh_cluster, is_active
 from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, list_all, until_answered
 from benchmarks.throughput_costs import API_SERVER, COMPONENTS, WITHOUT_AUDIT, CostsSince
 from benchmarks.throughput_harness import ThroughputHarness, creators_of
@@ -26,7 +26,6 @@ from benchmarks.throughput_managers import MANAGER, MeasuredManager, manager_of
 from benchmarks.throughput_shapes import SHAPES, LoadShape
 from localcluster.cluster import LocalCluster, to_stderr
 
-_USER_AGENT: Final = "admitq-bench"
 # Other calls in progress while the queues are created.
 _SETUP_CALLS: Final = 16
 _ACTIVE_WITHIN_S: Final = 300.0
@@ -89,14 +88,14 @@ async def _measure(
     cluster: LocalCluster, plan: ThroughputPlan, manager: MeasuredManager
 ) -> tuple[dict[str, Any], bool]:
     names, shape = names_for(plan.api_group), plan.load
-    async with LoadConnection(cluster, user_agent=_USER_AGENT, connections=_SETUP_CALLS) as setup:
+    async with LoadConnection(cluster, user_agent=USER_AGENT, connections=_SETUP_CALLS) as setup:
         to_stderr(f"creating {shape.queues} queues")
         await _create_queues(setup, shape, names)
         await _until_active(setup, shape, names, manager)
     async with (
-        LoadConnection(cluster, user_agent=_USER_AGENT, connections=creators_of(shape)) as creating,
+        LoadConnection(cluster, user_agent=USER_AGENT, connections=creators_of(shape)) as creating,
         # One more connection is for the watch.
-        LoadConnection(cluster, user_agent=_USER_AGENT, connections=JOB_WRITES + 1) as playing,
+        LoadConnection(cluster, user_agent=USER_AGENT, connections=JOB_WRITES + 1) as playing,
     ):
         harness = ThroughputHarness(shape, names, creating, playing, manager.failure)
         costs_since = CostsSince(cluster, manager)

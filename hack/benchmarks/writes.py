@@ -24,10 +24,9 @@ import orjson
 import uvloop
 
 from admitq.runtime.client import Client
-from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
-from benchmarks.clusters import fresh_cluster
+from benchmarks.clusters import fresh_cluster, harness_client
 from benchmarks.measures import percentile
 from benchmarks.writes_definitions import TODAY, TWO_VERSIONS, create_definition, resource_of
 from benchmarks.writes_requests import (
@@ -269,7 +268,9 @@ async def _run(effort: Effort) -> tuple[dict[str, Any], bytes]:
         _prepare(cluster, variants)
         async with AsyncExitStack() as stack:
             clients = {
-                _Sender(account, reports): await stack.enter_async_context(_client(path, reports=reports))
+                _Sender(account, reports): await stack.enter_async_context(
+                    harness_client(path, field_validation="Warn" if reports else "Ignore")
+                )
                 for account, path in _kubeconfigs(cluster).items()
                 for reports in (True, False)
             }
@@ -334,16 +335,6 @@ class _Sender(NamedTuple):
 
     account: str
     reports_unknown_fields: bool = False
-
-
-def _client(kubeconfig: Path, *, reports: bool) -> Client:
-    return Client(
-        load_credentials(kubeconfig),
-        user_agent="admitq-bench",
-        qps=-1,
-        timeout=60.0,
-        field_validation="Warn" if reports else "Ignore",
-    )
 
 
 @dataclass

@@ -81,7 +81,12 @@ def test_result_and_its_command_are_written_to_a_file(
     assert main(["seed", *arguments, "--jobs", "7"]) == 0
     assert [plan.jobs for plan in seed_plans] == [7]
     written = json.loads(file.read_text())
-    expected = {"command": "hack/bench seed --jobs 7", "reference_cpu_s": SPEED, "benchmark": "seed", "done": 7}
+    expected = {
+        "command": "hack/bench seed --jobs 7",
+        "reference_cpu_s": SPEED,
+        "benchmark": "seed",
+        "done": 7,
+    }
     assert written == expected
 
 

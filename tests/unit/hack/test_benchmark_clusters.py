@@ -1,9 +1,11 @@
-"""The clusters of benchmarks collect garbage as those of users do."""
+"""The clusters of benchmarks are like those of users, and their harnesses do not wait."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from admitq.runtime.credentials import Credentials
 from benchmarks import clusters
 
 
@@ -44,3 +46,8 @@ def test_components_of_a_benchmark_collect_garbage_as_by_default(
     with clusters.fresh_cluster():
         pass
     assert RecordedCluster.started_with["environment"] == expected
+
+
+def test_harness_sends_each_write_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "load_credentials", lambda _: Credentials("https://127.0.0.1:1"))
+    assert clusters.harness_client(Path("kubeconfig")).scheduler.write_classes == []
