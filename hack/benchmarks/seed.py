@@ -13,7 +13,7 @@ import asyncio
 import datetime as dt
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from admitq_api.labels import Names, names_for
 from benchmarks import job_objects
 from benchmarks.bounded_tasks import stopped_after, tasks_beside
 from benchmarks.clusters import HARNESS, fresh_cluster, harness_client, until_done, usages
+from benchmarks.harness_probes import summary
 from benchmarks.job_objects import NAMESPACE, PodSize
 from benchmarks.measures import AmountOverTime, percentile, usage_by_process
 from localcluster import processes
@@ -176,6 +177,8 @@ class _Harness:
         self._raises = Raises(client, plan, names)
         self._over = asyncio.Event()
         self._enders = asyncio.Semaphore(_ENDERS)
+        self._end_waits: list[float] = []
+        """Seconds from the end of each pod's run time until its write was sent."""
         self._ending: set[asyncio.Task[None]] = set()
         self._begin = 0.0
         self._end = 0.0
@@ -232,6 +235,7 @@ class _Harness:
             "peak_pending_pods": self._pending.peak,
             "jobs_per_s": round(self._outcomes["done"] / wall_s, 2),
             **{f"admit_p{percent}_s": _rounded(percentile(waits, percent / 100)) for percent in (50, 90, 99)},
+            "harness": {"end_wait_s": summary(self._end_waits)},
             **self._raises.result(),
         }
 
@@ -305,15 +309,17 @@ class _Harness:
         loop = asyncio.get_running_loop()
         for name in job.running.values():
             run_time = self._plan.run_time_s * (1 + JITTER * self._random.random())
-            loop.call_later(run_time, self._spawn, self._end_pod, name)
+            due = loop.time() + run_time
+            loop.call_at(due, self._begin_end, name, due)
 
-    def _spawn(self, work: Callable[[str], Awaitable[None]], name: str) -> None:
-        task = asyncio.ensure_future(work(name))
+    def _begin_end(self, name: str, due: float) -> None:
+        task = asyncio.ensure_future(self._end_pod(name, due))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _end_pod(self, name: str) -> None:
+    async def _end_pod(self, name: str, due: float) -> None:
         async with self._enders:
+            self._end_waits.append(asyncio.get_running_loop().time() - due)
             try:
                 await self._client.merge_patch(PODS, name, {"status": _ended()}, NAMESPACE, "status")
             except ApiError as error:
