@@ -16,8 +16,13 @@ SUBDOMAIN_PATTERN = rf"^{_LABEL}(\.{_LABEL})*$"
 LABEL_PATTERN = rf"^{_LABEL}$"
 """The pattern of a DNS label, for schemas."""
 
-QUALIFIED_NAME_PATTERN = rf"^({_LABEL}(\.{_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+_NAME_PATTERN = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])"
+
+QUALIFIED_NAME_PATTERN = rf"^({_LABEL}(\.{_LABEL})*/)?{_NAME_PATTERN}$"
 """The pattern of a label key, for schemas."""
+
+LABEL_VALUE_PATTERN = rf"^{_NAME_PATTERN}?$"
+"""The pattern of the value of a label, which may be empty, for schemas."""
 
 
 def check_dns_label(text: str) -> str | None:

@@ -39,7 +39,6 @@ class RationedRun:
     Attributes:
         cycles: how many cycles ran.
         cycle_cpu_s: the CPU time of cycles, in seconds.
-        observe_cpu_s: the CPU time of the core between cycles, in seconds.
         admissions: how many reservations were decided.
         preemptions: how many preemptions were decided.
         finished: how many workloads have finished.
@@ -48,7 +47,6 @@ class RationedRun:
 
     cycles: int = 0
     cycle_cpu_s: float = 0.0
-    observe_cpu_s: float = 0.0
     admissions: int = 0
     preemptions: int = 0
     finished: int = 0
@@ -116,7 +114,7 @@ class RationedApiServer:
             turn += 1
             if changed is not None:
                 self._now += self._write_time
-                self._observe(changed)
+                self.state.observe(WorkloadChanged(changed), now=self._now)
                 self._writes += 1
                 if self._writes % self._writes_per_cycle == 0:
                     self._run_cycle()
@@ -209,11 +207,6 @@ class RationedApiServer:
         return changed
 
     # --- the core ---------------------------------------------------------------------------------
-
-    def _observe(self, changed: Workload) -> None:
-        began = time.process_time()
-        self.state.observe(WorkloadChanged(changed), now=self._now)
-        self.result.observe_cpu_s += time.process_time() - began
 
     def _run_cycle(self) -> None:
         """Run a cycle if one is due."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.preemption.candidates import Candidate
+from admitq.core.preemption.candidates import Candidate, SingleCandidates
 
 
 class CandidatesBelow:
@@ -75,6 +75,7 @@ class RemovedCandidates:
 
     def __init__(self, own: Node, pairs: Iterable[FlavorResource], is_enough: Callable[[], bool]) -> None:
         self.all: list[Candidate] = []
+        self._single = SingleCandidates(self.all)
         self._own = own
         self._pairs = tuple(pairs)
         self._is_enough = is_enough
@@ -132,23 +133,17 @@ class RemovedCandidates:
                     quota.add_usage(cells[pair], amount)
 
     def _change(self, start: int, end: int, sign: int) -> None:
+        change_own = self._single.restore if sign > 0 else self._single.remove
         for bulk in self._bulks:
             if start >= end:
                 return
             if start < bulk.start:
-                self._change_own(start, min(end, bulk.start), sign)
+                change_own(start, min(end, bulk.start))
             first, last = max(start, bulk.start), min(end, bulk.end)
             if first < last:
                 self._change_bulk(bulk.candidates, first - bulk.start, last - bulk.start, sign)
             start = max(start, bulk.end)
-        self._change_own(start, end, sign)
-
-    def _change_own(self, start: int, end: int, sign: int) -> None:
-        for candidate in self.all[start:end]:
-            if sign > 0:
-                candidate.restore()
-            else:
-                candidate.remove()
+        change_own(start, end)
 
     def _change_bulk(self, candidates: CandidatesBelow, start: int, end: int, sign: int) -> None:
         cells = candidates.cohort.cells

@@ -97,6 +97,23 @@ class Candidate:
             quota.add_usage(cells[pair], amount)
 
 
+class SingleCandidates:
+    """Removes and restores ranges of a list of candidates, one candidate after another."""
+
+    def __init__(self, candidates: list[Candidate]) -> None:
+        self._candidates = candidates
+
+    def remove(self, start: int, end: int) -> None:
+        """Remove the candidates from one index to another."""
+        for candidate in self._candidates[start:end]:
+            candidate.remove()
+
+    def restore(self, start: int, end: int) -> None:
+        """Restore the candidates from one index to another."""
+        for candidate in self._candidates[start:end]:
+            candidate.restore()
+
+
 def is_borrowing(cells: Iterable[Cell]) -> bool:
     """Whether a node uses more than its quota in one of these cells."""
     for cell in cells:  # noqa: SIM110 this runs for every candidate: a generator costs more

@@ -9,7 +9,7 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.model import PreemptionPolicy
-from admitq.core.preemption.candidates import Candidate, TargetSearch
+from admitq.core.preemption.candidates import Candidate, SingleCandidates, TargetSearch
 from admitq.core.preemption.index import CandidateIndex
 from admitq.core.quota import Cell
 
@@ -114,21 +114,6 @@ class RestorableRange(Protocol):
         ...
 
 
-class _SingleCandidates:
-    """Removes and restores candidates one by one."""
-
-    def __init__(self, candidates: list[Candidate]) -> None:
-        self._candidates = candidates
-
-    def remove(self, start: int, end: int) -> None:
-        for candidate in self._candidates[start:end]:
-            candidate.remove()
-
-    def restore(self, start: int, end: int) -> None:
-        for candidate in self._candidates[start:end]:
-            candidate.restore()
-
-
 def drop_unneeded(
     removed: list[Candidate], is_enough: Callable[[], bool], ranges: RestorableRange | None = None
 ) -> None:
@@ -145,7 +130,7 @@ def drop_unneeded(
         is_enough: whether the preemptor fits without the candidates that are removed now.
         ranges: removes and restores ranges of ``removed``; None: one candidate after another.
     """
-    ranges = ranges or _SingleCandidates(removed)
+    ranges = ranges or SingleCandidates(removed)
     spared: list[tuple[int, int]] = []
     end, batch_size = len(removed) - 1, 1
     while end > 0:

@@ -27,15 +27,15 @@
 
 {{/* The operations that the ClusterRoles of both processes allow on a resource, as YAML: a map from the resource
      and its subresources to operations of admission. Without `rbac.create` they are unknown: then all.
-     Argument: a list of the root, the API group, and the plural. */}}
+     Argument: a list of the root, the rules of both ClusterRoles, the API group, and the plural. */}}
 {{- define "admitq.allowedOperations" -}}
 {{- $root := index . 0 -}}
-{{- $group := index . 1 -}}
-{{- $plural := index . 2 -}}
+{{- $rules := index . 1 -}}
+{{- $group := index . 2 -}}
+{{- $plural := index . 3 -}}
 {{- $found := dict -}}
 {{- $operations := dict "create" "CREATE" "update" "UPDATE" "patch" "UPDATE" "delete" "DELETE" "deletecollection" "DELETE" -}}
-{{- range $component := include "admitq.components" $root | fromYamlArray -}}
-{{- range $rule := include "admitq.clusterRules" (list $root $component) | fromYamlArray -}}
+{{- range $rule := $rules -}}
 {{- $groups := $rule.apiGroups | default list -}}
 {{- if or (has $group $groups) (has "*" $groups) -}}
 {{- range $resource := $rule.resources -}}
@@ -45,7 +45,6 @@
 {{- range $verb, $operation := $operations -}}
 {{- if or (has $verb $rule.verbs) (has "*" $rule.verbs) -}}
 {{- $_ := set $found $name (append (index $found $name | default list) $operation | uniq | sortAlpha) -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -19,7 +19,7 @@ from admitq.core.preemption.classical import _ClassicalSearch  # pyright: ignore
 from admitq.core.settings import CoreSettings
 from admitq.core.supposed_usage import SupposedUsage
 from tests.unit.core.quota_trees import QuotaTrees, policy, stated
-from tests.unit.core.test_preemption_laws import Case, find_targets
+from tests.unit.core.test_preemption_laws import Case, draw_amounts, find_targets
 
 RECLAIMS = policy(within="LowerPriority", reclaim="Any")
 OWN, OTHER = str(PreemptionReason.IN_CLUSTER_QUEUE), str(PreemptionReason.IN_COHORT_RECLAMATION)
@@ -187,10 +187,7 @@ def draw_case(chance: Random) -> Case:
         {
             "queue": chance.choice([*names, "q0", "q1"]),
             "name": f"w{number}",
-            "of": {
-                each: chance.choice([1, 1, 2, 3])
-                for each in chance.sample(resources, chance.randint(1, len(resources)))
-            },
+            "of": draw_amounts(chance, resources),
             "priority": chance.randrange(3),
             "since": chance.randrange(4),
             "evicted": chance.random() < chance.choice([0, 0.3]),

@@ -75,6 +75,12 @@ def draw_quota(chance: Random, most: int) -> ResourceQuota:
     return ResourceQuota(chance.randrange(most), chance.choice(limits), chance.choice(limits))
 
 
+def draw_amounts(chance: Random, resources: list[str]) -> dict[str, int]:
+    """Draw what a holder uses of some of the resources."""
+    drawn = chance.sample(resources, chance.randint(1, len(resources)))
+    return {name: chance.choice([1, 1, 2, 3]) for name in drawn}
+
+
 def draw_case(chance: Random, settings: CoreSettings) -> Case:
     resources = chance.choice([["cpu"], ["cpu"], ["cpu", "gpu"]])
     weights = [0, 1, 1, 1, 2, "1/3"]
@@ -102,10 +108,7 @@ def draw_case(chance: Random, settings: CoreSettings) -> Case:
         {
             "queue": chance.choice(names[1:] * 2 + names),
             "name": f"w{number}",
-            "of": {
-                name: chance.choice([1, 1, 2, 3])
-                for name in chance.sample(resources, chance.randint(1, len(resources)))
-            },
+            "of": draw_amounts(chance, resources),
             "priority": chance.randrange(3),
             "since": chance.randrange(2),
             "queued": chance.randrange(3),
@@ -143,10 +146,7 @@ def draw_large_request(chance: Random, settings: CoreSettings) -> Case:
         {
             "queue": chance.choice([*names, "q0"]),
             "name": f"w{number}",
-            "of": {
-                name: chance.choice([1, 1, 2, 3])
-                for name in chance.sample(resources, chance.randint(1, len(resources)))
-            },
+            "of": draw_amounts(chance, resources),
             "priority": chance.randrange(3),
             "since": chance.randrange(3),
             "evicted": chance.random() < 0.1,

@@ -67,10 +67,10 @@ def _is_name_of_queue(text: str) -> str:
 def _is_update_restricted(names: Names) -> str:
     """Most updates start or stop a Job, and change labels and the placement of its pods.
 
-    The webhook never rejects such an update, whoever sends it: the job controller of admitq stops a Job that
-    runs without quota. The template of a running Job has marks that are protected. Those of a suspended Job
-    are not. Its template may change in annotations that admitq injects, but not in those that request a
-    topology.
+    The webhook accepts such an update from every user. If it starts a Job without quota, the job controller
+    of admitq stops the Job again. The template of a running Job has marks that are protected. Those of a
+    suspended Job are not. Its template may change in annotations that admitq injects, but not in those that
+    request a topology.
     """
     states = ("object", "oldObject")
     is_suspended = " || ".join(f"(has({state}.spec.suspend) && {state}.spec.suspend)" for state in states)

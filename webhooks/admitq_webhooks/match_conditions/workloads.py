@@ -7,7 +7,7 @@ validating webhook is called afterwards.
 from typing import Final
 
 from admitq_api.labels import Names
-from admitq_api.syntax import QUALIFIED_NAME_PATTERN
+from admitq_api.syntax import LABEL_VALUE_PATTERN, QUALIFIED_NAME_PATTERN
 from admitq_webhooks.match_conditions.expressions import LONGEST_LABEL_VALUE, MOST_ENTRIES
 
 RESTRICTED_STATUS_FIELDS: Final = ("admissionChecks", "clusterName", "reclaimablePods")
@@ -32,8 +32,6 @@ _HAS_SINGLE_PODS: Final = (
 )
 """Whether an admission is for one pod of each podset. Every amount is a multiple of 1, so only the names of
 podsets remain to be checked."""
-
-_LABEL_VALUE_PATTERN: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 
 
 def has_field_to_change(names: Names) -> str:
@@ -111,7 +109,7 @@ def _is_simple_podset(podset: str) -> str:
 def _has_valid_metadata(metadata: str) -> str:
     labels, annotations = f"{metadata}.labels", f"{metadata}.annotations"
     key = f"k.size() <= {LONGEST_LABEL_VALUE} && k.matches(r'{QUALIFIED_NAME_PATTERN}')"
-    value = f"{labels}[k].size() <= {LONGEST_LABEL_VALUE} && {labels}[k].matches(r'{_LABEL_VALUE_PATTERN}')"
+    value = f"{labels}[k].size() <= {LONGEST_LABEL_VALUE} && {labels}[k].matches(r'{LABEL_VALUE_PATTERN}')"
     return (
         f"(!has({labels}) || ({labels}.size() <= {MOST_ENTRIES} && {labels}.all(k, {key} && {value})))"
         f" && (!has({annotations}) || ({annotations}.size() <= {MOST_ENTRIES}"
