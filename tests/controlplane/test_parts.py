@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from admitq.runtime.resources import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from admitq.runtime.resources import JOBS, Resource
 from admitq_api.conditions import format_time
 from localcluster.installation import Installation
+from tests.controlplane.disabled_webhooks import disabled_webhooks
 from tests.controlplane.pods_of_jobs import set_pod_status
 from tests.controlplane.stage import Stage, condition_of
 
@@ -108,20 +109,12 @@ async def start_parts(admitq_alone: Installation) -> AsyncGenerator[Callable[...
 
 @asynccontextmanager
 async def without_webhooks(stage: Stage, installation: Installation) -> AsyncGenerator[None]:
-    """Remove the webhooks within a block."""
+    """Stop the webhook process and remove its configurations within a block."""
     await asyncio.to_thread(installation.stop, ("webhook",))
-    removed: list[tuple[Resource, dict[str, Any]]] = []
-    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        for one in (await stage.client.list(resource))[0]:
-            metadata = {key: one["metadata"].get(key) for key in ("name", "labels", "annotations")}
-            kept = {"apiVersion": resource.api_version, "kind": resource.kind, "webhooks": one["webhooks"]}
-            removed.append((resource, {**kept, "metadata": metadata}))
-            await stage.client.delete(resource, metadata["name"])
     try:
-        yield
+        async with disabled_webhooks(stage.client, stage.names):
+            yield
     finally:
-        for resource, one in removed:
-            await stage.client.create(resource, one)
         await asyncio.to_thread(installation.start, ("webhook",))
 
 

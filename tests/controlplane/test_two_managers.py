@@ -5,8 +5,7 @@ because these tests do not need them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -16,10 +15,8 @@ from admitq.integrations.registry import list_framework_names
 from admitq.runtime.client import Client
 from admitq.runtime.resources import (
     DEPLOYMENTS,
-    MUTATING_WEBHOOKS,
     PODS,
     STATEFUL_SETS,
-    VALIDATING_WEBHOOKS,
     Resource,
 )
 from admitq_api.labels import Names, names_for
@@ -28,6 +25,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.custom_kinds import configured
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
+from tests.controlplane.disabled_webhooks import disabled_webhooks
 from tests.controlplane.kind_cases import (
     HELD,
     KindCase,
@@ -255,24 +253,6 @@ async def test_two_leaders_create_one_workload_for_each_job_and_end_it_once(
 # --- without webhooks -------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def without_webhooks(client: Client) -> AsyncGenerator[None]:
-    """Disable all webhooks for created and changed objects within a block."""
-    removed = [
-        (kind, one)
-        for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
-        for one in (await client.list(kind))[0]
-    ]
-    for kind, one in removed:
-        await client.delete(kind, one["metadata"]["name"])
-    try:
-        yield
-    finally:
-        for kind, one in removed:
-            metadata = {key: one["metadata"][key] for key in ("name", "labels", "annotations")}
-            await client.create(kind, {**one, "metadata": metadata})
-
-
 def unsuspended_job_story(case: KindCase) -> Story:
     """A job that is created unsuspended is stopped until it is admitted."""
 
@@ -318,5 +298,5 @@ async def test_job_created_without_webhooks_is_stopped_until_it_is_admitted(
         str(case): unsuspended_job_story(case) for case in cases if "stop" not in case.cannot
     }
     stories["pods"] = ungated_pods_story
-    async with without_webhooks(client):
+    async with disabled_webhooks(client, names):
         await play(stories, client, names)

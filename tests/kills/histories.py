@@ -75,6 +75,9 @@ async def partly_admitted(world: World) -> None:
         await world.until(
             lambda pods=pods: world.get("Job", "j")["spec"]["parallelism"] == pods, f"{pods} pods"
         )
+        if policy == "HoldAndDrain":
+            # Otherwise the speed of the machine decides if this reason is recorded.
+            await world.until_condition("QuotaReserved", "False", "Suspended")
     await world.until_running()
 
 
