@@ -10,8 +10,8 @@ from admitq_api.labels import Names
 from admitq_api.syntax import LABEL_VALUE_PATTERN, QUALIFIED_NAME_PATTERN
 from admitq_webhooks.match_conditions.expressions import LONGEST_LABEL_VALUE, MOST_ENTRIES
 
-RESTRICTED_STATUS_FIELDS: Final = ("admissionChecks", "clusterName", "reclaimablePods")
-"""Fields of the status of a Workload that rules restrict, besides the admission and QuotaReserved."""
+_RESTRICTED_STATUS_FIELDS: Final = ("admissionChecks", "clusterName")
+"""Fields of the status of a Workload of which rules restrict every change."""
 
 _SLICE_FIELDS: Final = (
     "podSetSliceRequiredTopology",
@@ -26,12 +26,33 @@ _HAS_MINIMUM_COUNT: Final = (
 )
 _ASSIGNMENTS: Final = "object.status.admission.podSetAssignments"
 _IS_PODSET: Final = "object.spec.podSets.exists(p, has(p.name) && p.name == a.name)"
-_HAS_SINGLE_PODS: Final = (
-    f"has(object.status.admission) && has({_ASSIGNMENTS})"
-    f" && {_ASSIGNMENTS}.all(a, has(a.name) && has(a.count) && a.count == 1 && {_IS_PODSET})"
+_UNITS: Final = (
+    "(v.endsWith('i') ? 1024 : v.endsWith('m') ? 1 : r == 'cpu' || v.matches('[kMGTPE]$') ? 1000 : 1)"
 )
-"""Whether an admission is for one pod of each podset. Every amount is a multiple of 1, so only the names of
-podsets remain to be checked."""
+"""A divisor of the unit of a quantity ``v`` of a resource ``r``, counted in milli-CPU or whole units."""
+_IS_MULTIPLE: Final = (
+    "type(v) == int ? v % a.count == 0"
+    " : v.matches('^[0-9]{1,15}([kMGTPE]|[KMGTPE]i)?$|^[0-9]{1,15}m$') && (!v.endsWith('m') || r == 'cpu')"
+    f" && int(v.find('^[0-9]+')) * {_UNITS} % a.count == 0"
+)
+"""Whether a quantity is certainly a multiple of the number of pods."""
+_HAS_EVEN_ADMISSION: Final = (
+    f"has(object.status.admission) && has({_ASSIGNMENTS}) && {_ASSIGNMENTS}.all(a,"
+    f" has(a.name) && {_IS_PODSET} && has(a.count) && a.count > 0 && (a.count == 1 || !has(a.resourceUsage)"
+    f" || (a.resourceUsage.size() <= {MOST_ENTRIES}"
+    f" && a.resourceUsage.all(r, [a.resourceUsage[r]].all(v, {_IS_MULTIPLE})))))"
+)
+"""Whether an admission only assigns existing podsets, and amounts that are multiples of their pods."""
+
+_RECLAIMABLE_FIELD: Final = "status.reclaimablePods"
+_RECLAIMABLE: Final = f"object.{_RECLAIMABLE_FIELD}"
+_HAS_GROWN_RECLAIMABLE_PODS: Final = (
+    f"has({_RECLAIMABLE}) && {_RECLAIMABLE}.all(r, object.spec.podSets.exists(p,"
+    " has(p.name) && p.name == r.name && r.count <= (has(p.count) ? p.count : 1)))"
+    f" && (!has(oldObject.{_RECLAIMABLE_FIELD}) || oldObject.{_RECLAIMABLE_FIELD}.all(o,"
+    f" {_RECLAIMABLE}.exists(r, r.name == o.name && r.count >= o.count)))"
+)
+"""Whether each podset has at least as many reclaimable pods as before, and at most its pods."""
 
 
 def has_field_to_change(names: Names) -> str:
@@ -47,8 +68,9 @@ def may_break_rule(names: Names) -> str:
     """Return the CEL expression that is true if the rules of Workloads may reject a request.
 
     They never reject a new Workload of simple podsets without labels and annotations to check. They never
-    reject an update of the status that leaves ``RESTRICTED_STATUS_FIELDS`` as they are, and that does not
-    reserve quota, or reserves it for podsets of one pod. Such an update changes no spec and no metadata.
+    reject an update of the status that leaves ``_RESTRICTED_STATUS_FIELDS`` as they are, if its reclaimable
+    pods are the same or more, and if it does not reserve quota, or reserves it for existing podsets and
+    multiples of their pods. Such an update changes no spec and no metadata.
     """
     begins = f"({_is_reserved('object')}) && !({_is_reserved('oldObject')})"
     is_admission_changed = f"({_is_status_field_changed('admission')}) || ({begins})"
@@ -56,8 +78,9 @@ def may_break_rule(names: Names) -> str:
         (
             "!has(request.subResource)",
             "request.subResource != 'status'",
-            *map(_is_status_field_changed, RESTRICTED_STATUS_FIELDS),
-            f"(({is_admission_changed}) && !({begins} && {_HAS_SINGLE_PODS}) && !({_releases()}))",
+            *map(_is_status_field_changed, _RESTRICTED_STATUS_FIELDS),
+            f"(({_is_status_field_changed('reclaimablePods')}) && !({_HAS_GROWN_RECLAIMABLE_PODS}))",
+            f"(({is_admission_changed}) && !({begins} && {_HAS_EVEN_ADMISSION}) && !({_releases()}))",
         )
     )
     return f"request.operation == 'CREATE' ? !({_is_new_and_simple(names)}) : ({is_restricted})"
