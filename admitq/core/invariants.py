@@ -26,9 +26,10 @@ class InvariantViolated(AssertionError):
     """The state does not agree with the observed objects."""
 
 
-def _expect(what: str, actual: Any, expected: Any) -> None:
+def _expect(what: str, actual: Any, expected: Any, *names: Any) -> None:
+    """Compare two values. ``what`` has a place for each name; the names are printed if the values differ."""
     if actual != expected:
-        raise InvariantViolated(f"{what}: is {actual!r}, should be {expected!r}")
+        raise InvariantViolated(f"{what.format(*names)}: is {actual!r}, should be {expected!r}")
 
 
 def check(world: World) -> None:
@@ -79,7 +80,7 @@ def _check_ledger(world: World) -> None:
     usage = _usage(world)
     _expect("ClusterQueues with reservations", set(world.reservations.ledger.cluster_queues), set(usage))
     for name, account in world.reservations.ledger.cluster_queues.items():
-        _expect(f"usage reserved in {name}", tuple(sorted(account.reserved_usage.items())), usage[name])
+        _expect("usage reserved in {}", tuple(sorted(account.reserved_usage.items())), usage[name], name)
     for name, entry in world.cluster_queues.items():
         entries = [
             workload_entry
@@ -90,14 +91,15 @@ def _check_ledger(world: World) -> None:
             and not world.reservations.is_void(workload_entry)
         ]
         account = world.reservations.ledger.of_cluster_queue(name)
-        _expect(f"workloads reserving in {name}", account.reserving, len(entries))
+        _expect("workloads reserving in {}", account.reserving, len(entries), name)
         _expect(
-            f"workloads admitted in {name}",
+            "workloads admitted in {}",
             account.admitted,
             sum(workload_entry.is_admitted for workload_entry in entries),
+            name,
         )
         own = {pair: cell.usage for pair, cell in entry.node.cells.items() if cell.usage}
-        _expect(f"usage at the node of {name}", tuple(sorted(own.items())), usage.get(name, ()))
+        _expect("usage at the node of {}", tuple(sorted(own.items())), usage.get(name, ()), name)
 
 
 def _check_cohort_trees(world: World) -> None:
@@ -109,7 +111,7 @@ def _check_cohort_trees(world: World) -> None:
             _check_cell(node, pair, cell)
         children = (*node.cohorts.values(), *node.cluster_queues.values())
         tallest = max((child.height.value for child in node.cohorts.values()), default=0)
-        _expect(f"height of {node.name}", node.height.value, 1 + tallest if children else 0)
+        _expect("height of {}", node.height.value, 1 + tallest if children else 0, node.name)
     for name, spec in world.catalog.cohorts.items():
         _check_declared(cohort_trees.cohorts[name], declared_quotas(spec.resource_groups))
     for entry in world.cluster_queues.values():
@@ -120,8 +122,8 @@ def _check_cohort_trees(world: World) -> None:
 def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     """Check that a ClusterQueue is registered for everything that its lanes wait for."""
     name, registration, index = entry.spec.name, entry.queue.registration, entry.node.root.wake_index
-    _expect(f"registration of {name}", registration, world.cohort_trees.registrations[name])
-    _expect(f"index of {name}", registration.index, index)
+    _expect("registration of {}", registration, world.cohort_trees.registrations[name], name)
+    _expect("index of {}", registration.index, index, name)
     waits_for_any_return = registration.waits_for_any_return or registration.holds_back_for_queue
     for what, registrations, expected in (
         ("an edit", index.waiting, registration.has_waiting_lanes),
@@ -130,7 +132,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
         ("cycles of its tree", index.with_blocking_head, registration.has_blocking_head),
         ("an amount", index.with_needs, bool(registration.needs)),
     ):
-        _expect(f"whether {name} waits for {what}", name in registrations, expected)
+        _expect("whether {} waits for {}", name in registrations, expected, name, what)
     for pair, amount in registration.needs.items():
         is_met = registration.available(pair) >= amount
         is_noticed = (
@@ -144,7 +146,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
 
 def _check_declared(node: Node, quotas: Any) -> None:
     declared = {pair for pair, cell in node.cells.items() if cell.declared}
-    _expect(f"declared quotas of {node.name}", declared, set(quotas))
+    _expect("declared quotas of {}", declared, set(quotas), node.name)
 
 
 def _children(node: Node, pair: FlavorResource) -> Iterable[Cell]:
@@ -157,17 +159,17 @@ def _children(node: Node, pair: FlavorResource) -> Iterable[Cell]:
 def _check_cell(node: Node, pair: FlavorResource, cell: Cell) -> None:
     where = f"{node.name} {pair.flavor}/{pair.resource}"
     children = list(_children(node, pair))
-    _expect(f"links of {where}", cell.links, len(children))
+    _expect("links of {}", cell.links, len(children), where)
     received = sum(child.subtree_quota - child.local for child in children)
-    _expect(f"subtree quota of {where}", cell.subtree_quota, cell.nominal + received)
+    _expect("subtree quota of {}", cell.subtree_quota, cell.nominal + received, where)
     if node.is_cohort:
         spilled = sum(max(0, child.usage - child.local) for child in children)
-        _expect(f"usage of {where}", cell.usage, spilled)
-        _expect(f"reservations of {where}", cell.reserved, sum(child.reserved for child in children))
+        _expect("usage of {}", cell.usage, spilled, where)
+        _expect("reservations of {}", cell.reserved, sum(child.reserved for child in children), where)
     local = 0 if cell.lending_limit is None else max(0, cell.subtree_quota - cell.lending_limit)
-    _expect(f"local quota of {where}", cell.local, local)
+    _expect("local quota of {}", cell.local, local, where)
     above = None if node.parent is None else node.parent.cells.get(pair)
-    _expect(f"parent of {where}", cell.parent, above)
+    _expect("parent of {}", cell.parent, above, where)
     if cell.idle:
         raise InvariantViolated(f"{where} is not removed although nothing uses it")
     quota.available(cell)
@@ -183,17 +185,17 @@ def _check_queues(world: World) -> None:
             else None
         )
         expected = target if target in world.cluster_queues else None
-        _expect(f"queue of {key}", entry.queued_in, expected)
-        _expect(f"whether {key} waits", entry.pending is not None, expected is not None)
+        _expect("queue of {}", entry.queued_in, expected, key)
+        _expect("whether {} waits", entry.pending is not None, expected is not None, key)
         if entry.workload.finished and entry.held is not None:
             raise InvariantViolated(f"{key} is finished and holds quota")
     for name, queue in world.cluster_queues.items():
         members = queue.queue.members
         waiting = {key for key, entry in world.workloads.items() if entry.queued_in == name}
-        _expect(f"members of {name}", set(members), waiting)
+        _expect("members of {}", set(members), waiting, name)
         for key, pending in members.items():
-            _expect(f"pending entry of {key}", pending, world.workloads[key].pending)
-            _expect(f"whether {key} is in no lane", (pending.lane is None), pending.is_held_back)
+            _expect("pending entry of {}", pending, world.workloads[key].pending, key)
+            _expect("whether {} is in no lane", (pending.lane is None), pending.is_held_back, key)
             if pending.is_in_cycle:
                 raise InvariantViolated(f"{key} is in a cycle although no cycle runs")
         check_queue(queue.queue)
@@ -202,7 +204,7 @@ def _check_queues(world: World) -> None:
 def _check_local_queues(world: World) -> None:
     counted = Counter(entry.counted_in for entry in world.workloads.values())
     for key, entry in world.local_queues.items():
-        _expect(f"pending in {key}", entry.pending, counted[key])
+        _expect("pending in {}", entry.pending, counted[key], key)
 
 
 def _check_indexes(world: World) -> None:
@@ -243,9 +245,11 @@ def _check_holders(world: World) -> None:
         holders = world.quota_holders.leaving(name) if leaving else world.quota_holders.staying(name)
         entries.sort(key=lambda holder: (holder.workload.priority, -holder.reserved_at, holder.workload.uid))
         _expect(
-            f"{'leaving holders' if leaving else 'staying holders'} of {name}",
+            "{} of {}",
             [holder.workload.key for _, holder in holders],
             [holder.workload.key for holder in entries],
+            "leaving holders" if leaving else "staying holders",
+            name,
         )
 
 
@@ -253,7 +257,7 @@ def _check_blocking_heads(world: World) -> None:
     for name, entry in world.cluster_queues.items():
         blocks = entry.queue.blocking_head is not None
         _expect(
-            f"whether {name} is registered as blocking", entry.queue.registration.has_blocking_head, blocks
+            "whether {} is registered as blocking", entry.queue.registration.has_blocking_head, blocks, name
         )
         if blocks and not entry.is_active:
             raise InvariantViolated(f"the head of {name} blocks it although the queue is not active")

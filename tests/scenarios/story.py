@@ -50,8 +50,12 @@ class Story:
     submitted: int = 0
 
     def send(self, event: Event) -> list[Instruction]:
-        instructions = self.core.handle(event, now=self.now)
+        instructions = self._handle(event)
         self.core.validate()
+        return instructions
+
+    def _handle(self, event: Event) -> list[Instruction]:
+        instructions = self.core.handle(event, now=self.now)
         self.instructions.extend(instructions)
         return instructions
 
@@ -222,12 +226,13 @@ class Story:
         self.now += round(seconds * SECOND)
 
     def observe_again(self) -> None:
-        """Repeat all observations, as after a new list."""
+        """Repeat all observations, as after a new list. The state is validated once: it should not change."""
         for kind, objects in self.specs.items():
             for name, raw in objects.items():
-                self.send(_CHANGED_EVENTS[kind](name, raw))
+                self._handle(_CHANGED_EVENTS[kind](name, raw))
         for workload in self.workloads.values():
-            self.send(events.WorkloadChanged(workload))
+            self._handle(events.WorkloadChanged(workload))
+        self.core.validate()
 
     def step(self, key: str, value: Any) -> None:
         """Play one step. A step without arguments has the value None."""

@@ -52,9 +52,10 @@ def check_queue(queue: PendingQueue) -> None:
         _check_lane(queue, lane)
 
 
-def _expect(what: str, actual: Any, expected: Any) -> None:
+def _expect(what: str, actual: Any, expected: Any, *names: Any) -> None:
+    """Compare two values. ``what`` has a place for each name; the names are printed if the values differ."""
     if actual != expected:
-        raise AssertionError(f"{what}: {actual!r}, should be {expected!r}")
+        raise AssertionError(f"{what.format(*names)}: {actual!r}, should be {expected!r}")
 
 
 def _is_blocking(lane: Lane) -> bool:
@@ -72,12 +73,12 @@ def _local_queues(queue: PendingQueue) -> dict[Lane, Any]:
 def _check_members(queue: PendingQueue) -> None:
     sizes = Counter(id(pending.lane) for pending in queue.members.values() if pending.lane is not None)
     for lane in queue.lanes.by_key.values():
-        _expect(f"workloads of lane {lane.key}", lane.size, sizes.pop(id(lane), 0))
+        _expect("workloads of lane {}", lane.size, sizes.pop(id(lane), 0), lane.key)
     _expect("workloads in lanes that are not indexed", +sizes, Counter())
     for key, pending in queue.members.items():
-        _expect(f"position of {key}", pending.position, queue.positions.position_of(pending.workload))
+        _expect("position of {}", pending.position, queue.positions.position_of(pending.workload), key)
         if pending.lane is not None:
-            _expect(f"lane of {key}", pending.lane.key, queue.key_of(pending.workload))
+            _expect("lane of {}", pending.lane.key, queue.key_of(pending.workload), key)
     preemptor = queue.positions.preemptor
     if preemptor is not None and preemptor.key not in queue.members:
         raise AssertionError(f"the preemptor {preemptor.key} does not wait")
@@ -88,7 +89,7 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     _expect("key of the lane", lanes.by_key[lane.key], lane)
     if lane.size:
         # The past usage of an empty lane is updated when its LocalQueue names this ClusterQueue again.
-        _expect(f"past usage of {lane.key}", lane.past_usage, lanes.past_usage_of(lane.key))
+        _expect("past usage of {}", lane.past_usage, lanes.past_usage_of(lane.key), lane.key)
     indexed = {
         (pair, entry.bound)
         for pair, lanes_by_need in lanes.waiting.by_need.items()
@@ -99,8 +100,8 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     head = lane.state.head if isinstance(lane.state, BLOCKING) else first
     needs: Any = () if isinstance(lane.state, Ready) or head is None else lane.state.needs or ()
     expected = None if head is None or not needs else lanes.position_of(lane, head)
-    _expect(f"needs of {lane.key}", indexed, set(needs))
-    _expect(f"indexed position of {lane.key}", lane.indexed_at, expected)
+    _expect("needs of {}", indexed, set(needs), lane.key)
+    _expect("indexed position of {}", lane.indexed_at, expected, lane.key)
     if lane.is_parked:
         if not lane.size and lane not in lanes.emptied:
             raise AssertionError(f"lane {lane.key} is empty and would never be dropped")

@@ -86,7 +86,7 @@ def test_cost_of_return_of_quota_grows_slower_than_number_of_waiting_lanes(least
 
         return lines_run(find_head)
 
-    assert cost(5000) < 3 * cost(500)
+    assert cost(2500) < 3 * cost(250)
 
 
 def test_cost_of_ending_all_waiting_is_small_for_each_lane() -> None:

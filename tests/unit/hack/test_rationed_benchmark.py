@@ -10,7 +10,7 @@ def test_all_workloads_finish_and_each_run_gets_the_same_decisions() -> None:
     results = []
     for _ in range(2):
         instructions: list[Instruction] = []
-        results.append(RationedApiServer(shape, 4, instructions.extend).run())
+        results.append(RationedApiServer(shape, 16, instructions.extend).run())
         decided.append([each for each in instructions if isinstance(each, ReserveQuota | Preempt)])
     assert decided[0] == decided[1]
     first, second = results
@@ -21,6 +21,6 @@ def test_all_workloads_finish_and_each_run_gets_the_same_decisions() -> None:
 
 
 def test_fewer_cycles_run_if_more_writes_come_before_each() -> None:
-    shape = one_cohort(0.05)
-    cycles = [RationedApiServer(shape, writes).run().cycles for writes in (1, 16)]
+    shape = one_cohort(0.025)
+    cycles = [RationedApiServer(shape, writes).run().cycles for writes in (8, 32)]
     assert cycles[1] < cycles[0]

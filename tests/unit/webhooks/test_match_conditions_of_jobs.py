@@ -192,15 +192,35 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=500)
-@given(jobs, policies)
+new_jobs = given(jobs, policies)
+updates = given(jobs, jobs, st.sets(st.sampled_from(FIELDS)), policies)
+
+
+@settings(max_examples=150)
+@new_jobs
 async def test_new_job_that_a_rule_rejects_is_reviewed(job: Any, policy: Any) -> None:
     await check(job, None, policy)
 
 
-@settings(max_examples=1000)
-@given(jobs, jobs, st.sets(st.sampled_from(FIELDS)), policies)
+@pytest.mark.release
+@settings(max_examples=500)
+@new_jobs
+async def test_new_job_that_a_rule_rejects_is_reviewed_in_many_examples(job: Any, policy: Any) -> None:
+    await check(job, None, policy)
+
+
+@settings(max_examples=250)
+@updates
 async def test_update_of_job_that_a_rule_rejects_is_reviewed(
+    old: Any, drawn: Any, kept: set[tuple[str, ...]], policy: Any
+) -> None:
+    await check(merged(old, drawn, kept), old, policy)
+
+
+@pytest.mark.release
+@settings(max_examples=1000)
+@updates
+async def test_update_of_job_that_a_rule_rejects_is_reviewed_in_many_examples(
     old: Any, drawn: Any, kept: set[tuple[str, ...]], policy: Any
 ) -> None:
     await check(merged(old, drawn, kept), old, policy)
