@@ -16,9 +16,9 @@ FOLDER: Final = Path("docs/performance/results")
 
 OWN_MANAGER: Final = "admitq"
 
-_NAMING_KEYS: Final = ("setting", "scale", "nodes", "queue")
+_NAMING_KEYS: Final = ("setting", "scale", "nodes", "node_cpu", "queue")
 """The keys of a result that its name contains, unless they have their usual values."""
-_USUAL_VALUES: Final[Mapping[str, object]] = {"scale": 1, "nodes": 100, "queue": True}
+_USUAL_VALUES: Final[Mapping[str, object]] = {"scale": 1, "nodes": 100, "node_cpu": 10, "queue": True}
 _SHAPE: Final = "shape"
 _UNSCALED_SHAPES: Final = frozenset({*PUBLISHED_RUNS, "pods"})
 """The shapes that are only shown in full: their names state the load."""
@@ -111,7 +111,7 @@ def _command(figures: Mapping[str, Any]) -> str:
         return str(figures["command"])
     shape = [f"--shape {figures[_SHAPE]}"] if _SHAPE in figures else []
     options = [
-        "--no-queue" if key == "queue" else f"--{key} {_text(value)}"
+        "--no-queue" if key == "queue" else f"--{key.replace('_', '-')} {_text(value)}"
         for key, value in _unusual(figures).items()
     ]
     return " ".join(["hack/bench", str(figures["benchmark"]), *shape, *options])

@@ -62,6 +62,66 @@ def part(name: str, results: StoredResults) -> str:
     return "\n".join(["", *lines, "", ""]) if lines else ""
 
 
+# --- Jobs of ten pods -----------------------------------------------------------------------------
+
+
+def seed(results: StoredResults) -> Iterator[str]:
+    """Yield how long the Jobs of ten pods take with and without admitq, and what each process uses."""
+    runs = [result for name, result in results.items() if name.split("-")[0] == "seed"]
+    if not runs:
+        return
+    columns = (
+        "setting",
+        "run times divided by",
+        "queue manager",
+        "slots",
+        "done",
+        "failed",
+        "time, s",
+        "time \N{DIVISION SIGN} bound",
+        "Jobs a second",
+        "slots in use",
+    )
+    yield from (
+        *table(columns, [_seed_row(result.figures) for result in runs]),
+        "",
+        commands(runs),
+        "",
+        "CPU-seconds, and peak memory in MB:",
+        "",
+        *table(("process", *map(_seed_name, runs)), [*_seed_processes(runs)]),
+    )
+
+
+def _seed_name(run: StoredResult) -> str:
+    one = run.figures
+    queue = "" if one["queue"] else ", without admitq"
+    return f"`{one['setting']}` \N{DIVISION SIGN} {number(one['scale'])}, {one['slots']:,} slots{queue}"
+
+
+def _seed_row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"`{one['setting']}`",
+        number(one["scale"]),
+        "admitq" if one["queue"] else "none",
+        f"{one['slots']:,}",
+        f"{one['done']:,}",
+        f"{one['failed']:,}",
+        number(one["wall_s"]),
+        number(one["ratio"]),
+        number(one["jobs_per_s"]),
+        f"{one['mean_use_of_slots']:.0%}",
+    )
+
+
+def _seed_processes(runs: list[StoredResult]) -> Iterator[tuple[str, ...]]:
+    used = [run.figures["processes"] for run in runs]
+    for process in dict.fromkeys(name for one in used for name in one):
+        figures = [one.get(process, {}) for one in used]
+        if any(one.get("cpu_s") for one in figures):
+            yield (process, *(f"{number(one.get('cpu_s'))}, {number(one.get('rss_mb'))}" for one in figures))
+
+
 # --- throughput -----------------------------------------------------------------------------------
 
 
@@ -235,6 +295,7 @@ def pods(results: StoredResults) -> Iterator[str]:
 
 PARTS: Final[Mapping[str, Callable[[StoredResults], Iterator[str]]]] = {
     "sizes": sizes,
+    "seed": seed,
     "throughput": throughput,
     "restart": restart,
     "depth": depth,

@@ -38,6 +38,12 @@ def line(**figures: Any) -> str:
             id="other scale",
         ),
         pytest.param(
+            {"benchmark": "throughput", "shape": "seed", "setting": "literal", "node_cpu": 250},
+            "seed-setting-literal-node_cpu-250",
+            "hack/bench throughput --shape seed --setting literal --node-cpu 250",
+            id="other nodes",
+        ),
+        pytest.param(
             {"benchmark": "seed", "shape": None, "setting": "literal", "nodes": 7, "queue": False},
             "seed-setting-literal-nodes-7-queue-false",
             "hack/bench seed --setting literal --nodes 7 --no-queue",
