@@ -11,7 +11,7 @@ attempt may not take.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -149,6 +149,10 @@ class TargetSearch:
     usage: Mapping[FlavorResource, int]
     contested: Collection[FlavorResource]
     excluded: Container[ObjectKey]
+    _own: dict[Stage, tuple[Candidate, ...]] = field(
+        default_factory=dict[Stage, tuple[Candidate, ...]], init=False
+    )
+    """The candidates of the preemptor's own ClusterQueue, by stage. They do not change during a search."""
 
     def cells(self, node: Node) -> tuple[Cell, ...]:
         """Return the node's contested cells."""
@@ -179,6 +183,15 @@ class TargetSearch:
         if past_usage_of is None or not queue.spec.usage_based_admission:
             return eligible
         return _by_usage(eligible, past_usage_of)
+
+    def own_in_stage(self, stage: Stage) -> tuple[Candidate, ...]:
+        """Return all candidates of the preemptor's own ClusterQueue at one stage, in order."""
+        own = self._own.get(stage)
+        if own is None:
+            queue = self.preemptor.queue
+            policy = queue.spec.preemption.within_cluster_queue
+            own = self._own[stage] = tuple(self.in_stage(stage, queue, policy))
+        return own
 
     def candidates(self, queue: ClusterQueueEntry, policy: PreemptionPolicy) -> Iterator[Candidate]:
         """Return all candidates of a ClusterQueue, in order."""

@@ -9,7 +9,7 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.model import PreemptionPolicy
-from admitq.core.preemption.candidates import Candidate, SingleCandidates, TargetSearch
+from admitq.core.preemption.candidates import Candidate, SingleCandidates, Stage, TargetSearch
 from admitq.core.preemption.index import CandidateIndex
 from admitq.core.quota import Cell
 
@@ -27,12 +27,17 @@ class RequestedCapacity:
 
     def is_available(self) -> bool:
         """Whether the workload fits, borrowing if necessary."""
-        return all(quota.available(cell) >= amount for cell, amount in self._needed)
+        for cell, amount in self._needed:  # noqa: SIM110 a search asks many times: a generator costs more
+            if quota.available(cell) < amount:
+                return False
+        return True
 
     def is_available_within_nominal(self) -> bool:
         """Whether the workload fits without borrowing by its ClusterQueue."""
-        borrows = any(quota.borrowing_with(cell, amount) for cell, amount in self._needed)
-        return not borrows and self.is_available()
+        for cell, amount in self._needed:
+            if quota.borrowing_with(cell, amount):
+                return False
+        return self.is_available()
 
     def add_to_usage(self) -> None:
         """Count the requested amounts as usage of the ClusterQueue."""
@@ -63,16 +68,14 @@ def estimate_reachability(
     is_enough: Callable[[], bool],
 ) -> Reachability:
     """Return which candidates could free enough, if all listed ClusterQueues used nothing."""
-    queue = search.preemptor.queue
-    policy = queue.spec.preemption
-    own: list[Candidate] = []
+    policy = search.preemptor.queue.spec.preemption
     with _listed_usage_removed(
         index, capacity, reclaims=policy.reclaim_within_cohort is not PreemptionPolicy.NEVER
     ):
         if is_enough():
             return Reachability.POSSIBLE
-        for candidate in search.candidates(queue, policy.within_cluster_queue):
-            own.append(candidate)
+        own = [*search.own_in_stage(Stage.LEAVING), *search.own_in_stage(Stage.STAYING)]
+        for candidate in own:
             candidate.remove()
         is_possible = is_enough()
         for candidate in own:

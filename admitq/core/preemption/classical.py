@@ -189,6 +189,8 @@ class _CandidateWalk:
         self._index = index
         self._stage = stage
         self._highest = highest
+        self.highest_for_all: Final = self._find_highest_for_all()
+        """The priority that alone decides on candidates; None if more of the preemptor decides."""
 
     def in_order(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
         """Yield the candidates at some levels, in order.
@@ -284,7 +286,7 @@ class _CandidateWalk:
         they depend on more than the highest priority.
         """
         self._index.write_usage_to_cells(node)
-        highest = self.highest_for_all()
+        highest = self.highest_for_all
         if highest is None:
             return self._read_until_borrowing_ends(node)
         by_kind = self._index.candidates_of(node)
@@ -293,8 +295,7 @@ class _CandidateWalk:
             candidates = by_kind[self._stage, highest] = tuple(self._read_until_borrowing_ends(node))
         return candidates
 
-    def highest_for_all(self) -> int | None:
-        """Return the priority that alone decides on candidates; None if more of the preemptor decides."""
+    def _find_highest_for_all(self) -> int | None:
         preemptor = self._search.preemptor
         policy = preemptor.queue.spec.preemption.reclaim_within_cohort
         if equals_must_be_newer(policy) or self._search.excluded is not self._index.excluded:
@@ -382,7 +383,7 @@ def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
 
 
 def _remove_until_enough(
-    groups: Iterable[tuple[Iterator[Candidate], bool]], is_enough: Callable[[], bool]
+    groups: Iterable[tuple[Iterable[Candidate], bool]], is_enough: Callable[[], bool]
 ) -> list[Candidate]:
     """Remove candidates until the preemptor fits, and return those of them that it needs.
 
@@ -473,12 +474,10 @@ class _ClassicalSearch:
         below = self._candidates_below(levels[0], highest)
         if below is None or not all(each.is_exact for each in below):
             return None
-        own_policy = self._queue.spec.preemption.within_cluster_queue
         removed = RemovedCandidates(self._queue.node, self._capacity.pairs, is_enough)
         try:
             for stage in STAGES:
-                own = self._search.in_stage(stage, self._queue, own_policy)
-                if removed.add_bulk(below[stage]) or removed.add_own(own):
+                if removed.add_bulk(below[stage]) or removed.add_own(self._search.own_in_stage(stage)):
                     drop_unneeded(removed.all, is_enough, removed)
                     return removed.all
             return []
@@ -494,7 +493,7 @@ class _ClassicalSearch:
         their order cannot be found by one sort.
         """
         leaving, staying = (_CandidateWalk(self._search, self._index, stage, highest) for stage in STAGES)
-        highest_for_all = leaving.highest_for_all()
+        highest_for_all = leaving.highest_for_all
         if highest_for_all is None:
             return None
         is_listed = self._index.is_listed(level.child_on_path)
@@ -520,9 +519,9 @@ class _ClassicalSearch:
 
     def _groups(
         self, reachability: Reachability, *, may_borrow: bool
-    ) -> Iterator[tuple[Iterator[Candidate], bool]]:
+    ) -> Iterator[tuple[Iterable[Candidate], bool]]:
         """Yield the groups of candidates of one attempt, with the flags for ``_remove_until_enough``."""
-        search, own_policy = self._search, self._queue.spec.preemption.within_cluster_queue
+        search = self._search
         highest_with_advantage = highest_without_advantage = self._highest
         if may_borrow:
             highest_without_advantage = min(highest_without_advantage, _highest_if_preemptor_borrows(search))
@@ -540,7 +539,7 @@ class _ClassicalSearch:
                     walk.in_order_by_one_sort(levels) if by_one_sort else walk.in_order(levels),
                     reachability is Reachability.POSSIBLE,
                 )
-            yield search.in_stage(stage, self._queue, own_policy), True
+            yield search.own_in_stage(stage), True
 
     def _give_reasons(self, victims: Iterable[Candidate]) -> None:
         """Set the reason of each victim that is not in the preemptor's own ClusterQueue."""
