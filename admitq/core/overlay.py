@@ -131,7 +131,8 @@ class Overlay:
 
     def has_any_victim(self, victims: Iterable[Victim]) -> bool:
         """Whether one of these is a victim of this cycle already."""
-        return any(victim.entry.workload.key in self._victims for victim in victims)
+        ours = self._victims
+        return bool(ours) and any(victim.entry.workload.key in ours for victim in victims)
 
     def reserve_capacity(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
         """Count the usage of a head that gets nothing yet, so that later heads do not get this capacity."""

@@ -33,8 +33,9 @@ def inadmissibility(world: World, queue: ClusterQueueEntry, workload: Workload) 
     if not selects_namespace(queue.spec.namespace_selector, labels):
         return NamespaceMismatch()
     spec = queue.spec
-    too_many = too_many_checks(spec.name, spec.admission_checks, flavor_names(spec))
-    if too_many is not None:
-        return too_many
+    if spec.admission_checks:
+        too_many = too_many_checks(spec.name, spec.admission_checks, flavor_names(spec))
+        if too_many is not None:
+            return too_many
     problems = workload.resource_problems or world.request_rules.resolve(workload).problems
     return InvalidResources(problems) if problems else None
