@@ -165,7 +165,6 @@ def _check_cell(node: Node, pair: FlavorResource, cell: Cell) -> None:
     if node.is_cohort:
         spilled = sum(max(0, child.usage - child.local) for child in children)
         _expect("usage of {}", cell.usage, spilled, where)
-        _expect("reservations of {}", cell.reserved, sum(child.reserved for child in children), where)
     local = 0 if cell.lending_limit is None else max(0, cell.subtree_quota - cell.lending_limit)
     _expect("local quota of {}", cell.local, local, where)
     above = None if node.parent is None else node.parent.cells.get(pair)

@@ -81,8 +81,6 @@ class Cell:
     subtree_quota: int = 0
     local: int = 0
     usage: int = 0
-    reserved: int = 0
-    """All usage in the subtree, including the part that local quota covers."""
 
     @property
     def lent(self) -> int:
@@ -102,7 +100,7 @@ class Cell:
     @property
     def idle(self) -> bool:
         """Whether the cell has no declared quota, no usage and no linked cells, so that it can be removed."""
-        return not (self.declared or self.links or self.reserved)
+        return not (self.declared or self.links or self.usage)
 
 
 def _recompute(cell: Cell) -> None:
@@ -141,7 +139,6 @@ def attach(cell: Cell, parent: Cell) -> None:
     cell.parent = parent
     parent.links += 1
     _pass_up(cell, 0, 0)
-    _count_reserved(parent, cell.reserved)
 
 
 def detach(cell: Cell) -> None:
@@ -155,29 +152,20 @@ def detach(cell: Cell) -> None:
     parent.links -= 1
     _recompute(parent)
     _pass_up(parent, lent, spilled)
-    _count_reserved(parent, -cell.reserved)
     cell.parent = None
-
-
-def _count_reserved(cell: Cell | None, amount: int) -> None:
-    while cell is not None and amount:
-        cell.reserved += amount
-        cell = cell.parent
 
 
 def add_usage(cell: Cell, amount: int) -> None:
     """Count usage. Local quota covers it first, then the quota of ancestors."""
     spill = amount
     current: Cell | None = cell
-    while current is not None:
-        current.reserved += amount
-        if spill:
-            before = current.usage - current.local
-            after = before + spill
-            current.usage += spill
-            if before < 0 or after < 0:
-                # Ancestors do not count the part that local quota covers.
-                spill = max(0, after) - max(0, before)
+    while current is not None and spill:
+        before = current.usage - current.local
+        after = before + spill
+        current.usage += spill
+        if before < 0 or after < 0:
+            # Ancestors do not count the part that local quota covers.
+            spill = max(0, after) - max(0, before)
         current = current.parent
 
 
@@ -254,4 +242,4 @@ def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
 
 def borrowed(cell: Cell) -> int:
     """Return the usage of a ClusterQueue beyond its nominal quota; 0 without a cohort."""
-    return 0 if cell.parent is None else clamp_to_int64(max(0, cell.reserved - cell.nominal))
+    return 0 if cell.parent is None else clamp_to_int64(max(0, cell.usage - cell.nominal))

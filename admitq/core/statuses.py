@@ -9,6 +9,7 @@ A *ledger account* has the sums of the reservations in one queue (``ledger``). A
 resource). A *cell* has quota and usage of one pair at one node of a cohort tree (``quota``).
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
@@ -248,8 +249,12 @@ def local_queue_status(
 def cohort_status(node: Node, *, share: Share | None = None) -> CohortStatus:
     """Return the status of a cohort."""
     cells = sorted(node.cells.items())
+    reserved = Counter[FlavorResource]()
+    for queue in node.cluster_queues_below():
+        for pair, cell in queue.cells.items():
+            reserved[pair] += cell.usage
     return CohortStatus(
         tuple((pair, quota.clamp_to_int64(cell.subtree_quota)) for pair, cell in cells),
-        tuple((pair, quota.clamp_to_int64(cell.reserved)) for pair, cell in cells),
+        tuple((pair, quota.clamp_to_int64(reserved[pair])) for pair, _ in cells),
         share,
     )

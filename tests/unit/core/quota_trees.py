@@ -199,7 +199,7 @@ class QuotaTrees:
         trees = self.world.cohort_trees
         nodes = [*trees.cluster_queues.values(), *trees.cohorts.values()]
         return {
-            (node.is_cohort, node.name, of): (cell.usage, cell.reserved, cell.subtree_quota, cell.local)
+            (node.is_cohort, node.name, of): (cell.usage, cell.subtree_quota, cell.local)
             for node in nodes
             for of, cell in node.cells.items()
         }
