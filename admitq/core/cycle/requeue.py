@@ -190,7 +190,8 @@ def _requeue_or_block(world: World, entry: CycleEntry, state: Blocking, *, is_re
     if is_ready:
         entry.queue.queue.requeue(entry.pending)
     else:
-        world.waiting.requeue_blocking(entry.queue, entry.pending, replace(state, causes=_causes(entry)))
+        state = replace(state, causes=_causes(entry)) if entry.causes else state
+        world.waiting.requeue_blocking(entry.queue, entry.pending, state)
 
 
 def note_needs(world: World, entry: CycleEntry) -> None:

@@ -134,6 +134,9 @@ class RemovedCandidates:
 
     def _change(self, start: int, end: int, sign: int) -> None:
         change_own = self._single.restore if sign > 0 else self._single.remove
+        if end - start == 1 and self.all[start].node is self._own:  # Most ranges are of this kind.
+            change_own(start, end)
+            return
         for bulk in self._bulks:
             if start >= end:
                 return
