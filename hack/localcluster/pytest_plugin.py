@@ -50,16 +50,22 @@ _ONE_AT_A_TIME = {
     "tests/controlplane/test_policies.py",
     "tests/controlplane/test_rejected_writes.py",
     "tests/controlplane/test_two_managers.py",
-    "tests/faults/test_core_failures.py",
-    "tests/faults/test_first_decisions.py",
     "tests/kills/test_every_await.py",
 }
-# Files of which one worker runs all tests: these use one cluster in turn, and workers would wait for it.
-_ALONE = {
-    "tests/controlplane/test_kinds_come_and_go.py",
-    "tests/controlplane/test_leadership.py",
-    "tests/controlplane/test_parts.py",
+# Files by the installation that they share in turn. One worker runs all tests of these files, so that others
+# do not wait for it. It is stopped after the last of them: an idle installation takes 4 % of a core.
+_IN_TURN = {
+    "alone": {
+        "tests/controlplane/test_kinds_come_and_go.py",
+        "tests/controlplane/test_leadership.py",
+        "tests/controlplane/test_parts.py",
+    },
+    "without-manager": {
+        "tests/faults/test_core_failures.py",
+        "tests/faults/test_first_decisions.py",
+    },
 }
+_SHARED_IN_TURN = {file: name for name, files in _IN_TURN.items() for file in files}
 _NEEDS_CONTROL_PLANE = {
     "cluster",
     "private_cluster",
@@ -104,7 +110,12 @@ def _place(item: pytest.Item) -> int:
     """Return the place of a test in the order of the run; tests with the same place keep their order."""
     if item.get_closest_marker("slow"):
         return 0
-    return 1 if item.nodeid.partition("::")[0] in _ONE_AT_A_TIME | _ALONE else 2
+    file = _file_of(item.nodeid)
+    return 1 if file in _ONE_AT_A_TIME or file in _SHARED_IN_TURN else 2
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 class _Scheduling(LoadScopeScheduling):
@@ -115,16 +126,26 @@ class _Scheduling(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        if file in _ALONE:
-            return "alone"
-        return file if file in _ONE_AT_A_TIME else nodeid
+        file = _file_of(nodeid)
+        return _SHARED_IN_TURN.get(file, file if file in _ONE_AT_A_TIME else nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
     """Return the distribution of tests to workers."""
     return _Scheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, bool, bool]:
+    """Stop an installation that files use in turn, after the last of their tests that this process runs."""
+    was_run = yield
+    name = _SHARED_IN_TURN.get(_file_of(item.nodeid))
+    if name is not None and (nextitem is None or _SHARED_IN_TURN.get(_file_of(nextitem.nodeid)) != name):
+        cluster = _cluster_with(name)
+        if cluster.exists():
+            _stop(cluster, failed=item.session.testsfailed > 0)
+    return was_run
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -198,7 +219,7 @@ def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Inst
 
     def started(name: str, config: Mapping[str, Any]) -> Installation:
         reclaim_orphans(_quietly)
-        return _installation(f"test-{_owner().pid}{_CONFIGURED}{name}", (), api_group, config)
+        return _installation(_cluster_with(name).name, (), api_group, config)
 
     return started
 
@@ -238,6 +259,11 @@ def _stop(cluster: LocalCluster, *, failed: bool) -> None:
     if failed:
         _keep_logs(cluster)
     cluster.stop()
+
+
+def _cluster_with(name: str) -> LocalCluster:
+    """Return the cluster of an installation with another configuration."""
+    return LocalCluster(f"test-{_owner().pid}{_CONFIGURED}{name}")
 
 
 def _every_kind() -> dict[str, Any]:

@@ -117,7 +117,6 @@ def exists(api: Api, path: str) -> bool:
         return False
 
 
-@pytest.mark.core
 async def test_unmanaged_namespaces_jobs_and_nodes_work_when_webhooks_do_not_answer(
     unanswered: UnansweredCluster,
 ) -> None:

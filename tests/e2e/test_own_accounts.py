@@ -346,7 +346,6 @@ def tried(rows: list[tuple[str, str, str, Any, str, bool]], thief: Thief, prefix
     return problems
 
 
-@pytest.mark.core
 @pytest.mark.slow
 async def test_stolen_token_changes_only_fields_that_the_manager_writes(
     api_group: str, helm: Helm, private_cluster: Start

@@ -36,12 +36,9 @@ async def through(proxy: Proxy) -> AsyncGenerator[Callable[..., Awaitable[Client
 
 
 @pytest.fixture(scope="module")
-def without_manager(
-    request: pytest.FixtureRequest, installation_of_file: Callable[..., Installation]
-) -> Installation:
-    """An installation of the test file with webhooks and without manager."""
-    name = request.path.stem.removeprefix("test_").replace("_", "-")
-    made = installation_of_file(name, {})
+def without_manager(installation_with: Callable[..., Installation]) -> Installation:
+    """An installation with webhooks and without manager, which test files use in turn."""
+    made = installation_with("without-manager", {})
     made.stop(("manager",))
     return made
 

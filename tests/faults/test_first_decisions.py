@@ -21,8 +21,6 @@ from tests.controlplane.stage import Stage, condition_of
 from tests.faults import proxy as p
 from tests.faults.proxy import Action, Exchange, Proxy, SeenRequest
 
-pytestmark = pytest.mark.core
-
 Start = Callable[[Proxy], AbstractAsyncContextManager[ManagerPart]]
 
 
