@@ -98,7 +98,7 @@ class Newcomers:
             async for event in events:
                 if event["type"] == "ERROR":
                     raise ThroughputFailed(f"the watch failed: {event['object'].get('message')}")
-                if self._expected is not None:
+                if self._expected is not None and event["type"] != "BOOKMARK":
                     self._expected.observe(event["object"], time.monotonic())
         raise ThroughputFailed("the watch of Workloads ended")
 

@@ -108,6 +108,7 @@ async def test_states_of_other_workloads_do_not_count_as_those_of_the_newcomer()
     await eventually(lambda: connection.sent)
     connection.events.put_nowait(event("newcomer-0", "Admitted", namespace="team-1"))
     connection.events.put_nowait(event("pending-run-0", "Admitted"))
+    connection.events.put_nowait({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "2"}}})
     await eventually(connection.events.empty)
     assert connection.sent == [("create", PATH)]
     connection.events.put_nowait(event("newcomer-0", "Admitted"))
