@@ -172,7 +172,9 @@ statuses = st.none() | optional(
         max_size=1,
     ),
     reclaimablePods=st.lists(
-        st.fixed_dictionaries({"name": names, "count": counts}), max_size=2, unique_by=lambda each: each["name"]
+        st.fixed_dictionaries({"name": names, "count": counts}),
+        max_size=2,
+        unique_by=lambda each: each["name"],
     ),
     clusterName=names,
     nominatedClusterNames=st.lists(names, max_size=2),
