@@ -1,7 +1,8 @@
 """Waiting for the first lists of watches, and the readiness check of them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from admitq.runtime.watcher import Watcher
 from admitq.serving.health import Check
@@ -11,27 +12,44 @@ async def wait_for_first_parts(watchers: Sequence[Watcher], seconds: float) -> N
     """Wait until every watcher's first list is complete, or the first part of it if the list has two parts.
 
     Raises:
-        TimeoutError: a list is not complete after this many seconds.
+        TimeoutError: no object of an incomplete list came for this many seconds.
     """
-    async with asyncio.timeout(seconds):
-        await asyncio.gather(*(watcher.first_part_synced.wait() for watcher in watchers))
+    await _wait_while_objects_come([one.first_part_synced.wait() for one in watchers], watchers, seconds)
 
 
 async def wait_until_synced(watchers: Sequence[Watcher], seconds: float) -> None:
     """Wait until every watcher's first list is complete.
 
     Raises:
-        TimeoutError: a list is not complete after this many seconds.
+        TimeoutError: no object of an incomplete list came for this many seconds.
     """
-    async with asyncio.timeout(seconds):
-        await asyncio.gather(*(watcher.synced.wait() for watcher in watchers))
+    await _wait_while_objects_come([one.synced.wait() for one in watchers], watchers, seconds)
+
+
+async def _wait_while_objects_come(
+    events: Sequence[Coroutine[Any, Any, object]], watchers: Sequence[Watcher], seconds: float
+) -> None:
+    """A list takes as long as it has objects. A process that gave up would have to read all of them again."""
+    complete = asyncio.gather(*events)
+    try:
+        while not complete.done():
+            patience = seconds - max(watcher.stalled_for() for watcher in watchers)
+            if patience <= 0:
+                raise TimeoutError(f"no objects came for {seconds:g} s: {', '.join(_unread(watchers))}")
+            await asyncio.wait([complete], timeout=patience)
+    finally:
+        complete.cancel()
+
+
+def _unread(watchers: Sequence[Watcher]) -> list[str]:
+    return [str(watcher.resource) for watcher in watchers if not watcher.synced.is_set()]
 
 
 def check_caches(watchers: Sequence[Watcher]) -> Check:
     """Return the readiness check that names the resources without a complete list."""
 
     async def check() -> str | None:
-        waiting = [str(watcher.resource) for watcher in watchers if not watcher.synced.is_set()]
+        waiting = _unread(watchers)
         return f"not read yet: {', '.join(waiting)}" if waiting else None
 
     return check

@@ -374,7 +374,7 @@ class ManagerPart:
         has none in the store.
 
         Raises:
-            TimeoutError: the stores were not complete in time.
+            TimeoutError: no more objects came to stores that are not complete.
         """
         for default in unset_default_notices(self._settings.configuration):
             log.warning("setting is not configured, default applies", setting=default)
@@ -382,13 +382,12 @@ class ManagerPart:
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
-        began = time.monotonic()
         with spare_loaded_objects():
             await wait_for_first_parts(self._watchers, patience)
         self._has_decisive_objects = True
         tasks.create_task(self.manager.run(), name="manager")
         tasks.create_task(self._lead(tasks), name="lead")
-        await wait_until_synced(self._watchers, began + patience - time.monotonic())
+        await wait_until_synced(self._watchers, patience)
         # No decision depends on jobs and pods, so cycles begin before these are listed.
         tasks.create_task(self._served_kinds.run(), name="kinds that come and go")
         await self._served_kinds.settled(min(patience, SETTLING_SECONDS))

@@ -150,7 +150,7 @@ class ShadowPart:
         """Fill the stores, then compare with the manager in charge.
 
         Raises:
-            TimeoutError: the stores were not complete in time.
+            TimeoutError: no more objects came to stores that are not complete.
         """
         await self._open.enter_async_context(self._client)
         for watcher in self._watchers:

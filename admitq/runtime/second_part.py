@@ -50,6 +50,7 @@ async def list_second_part(
     store: Store,
     *,
     pause_seconds: Callable[[], float],
+    note_progress: Callable[[], None],
     errors: UnexpectedErrors,
 ) -> None:
     """Store the objects of the second part; retry until all pages were read.
@@ -58,6 +59,7 @@ async def list_second_part(
         pages: begins to list the second part.
         store: the store, which has the first part, and which a watch of all objects updates.
         pause_seconds: returns the seconds before the next attempt.
+        note_progress: is called when a page has come.
         errors: handles unexpected exceptions.
     """
     resource: Resource = store.resource
@@ -66,6 +68,7 @@ async def list_second_part(
             async with contextlib.aclosing(pages()) as listed:
                 listing = store.begin_listing("", ListPart.SECOND)
                 while (page := await next_page(listed)) is not None:
+                    note_progress()
                     for number, item in enumerate(page.items, start=1):
                         store.add_listed(listing, item)
                         if number % OBJECTS_PER_TURN == 0:

@@ -156,13 +156,13 @@ class Watcher:
         """The list at the beginning of the running watch, until it is complete."""
         self._failures = 0
         self._silences = 0
-        self._last_answer_at = time.monotonic()
+        self._progress_at = time.monotonic()
         for handler in handlers:
             store.subscribe(handler)
 
-    def silent_for(self) -> float:
-        """Return the seconds since the last answer of the API server, for health checks."""
-        return time.monotonic() - self._last_answer_at
+    def stalled_for(self) -> float:
+        """Return the seconds since a part of the first list came; 0 once it is complete."""
+        return 0.0 if self.synced.is_set() else time.monotonic() - self._progress_at
 
     async def run(self) -> None:
         """List and watch until cancelled, or until the resource is not served."""
@@ -238,6 +238,7 @@ class Watcher:
                 if listing is None or page.first:
                     version = page.resource_version
                     listing = self.store.begin_listing(version, self._next_part())
+                self._note_progress()
                 for number, item in enumerate(page.items, start=1):
                     self.store.add_listed(listing, item)
                     if number % OBJECTS_PER_TURN == 0:
@@ -261,7 +262,7 @@ class Watcher:
     def _finish_listing(self, listing: Listing, version: str) -> None:
         self.store.finish_listing(listing)
         self._version = version
-        self._last_answer_at = time.monotonic()
+        self._note_progress()
         self.first_part_synced.set()
         parts, self._parts = self._parts, None
         if parts is None:
@@ -275,7 +276,11 @@ class Watcher:
         selection = self._selection.restrict(label_selector)
         pause = WatchBackoff(self._timing.first_backoff, self._timing.longest_backoff)
         await list_second_part(
-            lambda: self._pages(selection), self.store, pause_seconds=pause.seconds, errors=self._errors
+            lambda: self._pages(selection),
+            self.store,
+            pause_seconds=pause.seconds,
+            note_progress=self._note_progress,
+            errors=self._errors,
         )
         self.synced.set()
 
@@ -307,8 +312,12 @@ class Watcher:
                 if is_of_first_part and self._listing is None:
                     return
 
+    def _note_progress(self) -> None:
+        self._progress_at = time.monotonic()
+
     def _process_initial_event(self, event: WatchEvent, listing: Listing) -> None:
         """Store an object of the list; changes of objects may come among them."""
+        self._note_progress()
         if event.type == "DELETED":
             # An object that now belongs to the second part comes as deleted.
             self.store.remove(event.object, is_deleted=listing.part is ListPart.ALL)
@@ -324,7 +333,6 @@ class Watcher:
             raise ApiError(0, "MalformedResponse", f"the watch of {self.resource} did not send all objects")
 
     def _process_event(self, event: WatchEvent) -> None:
-        self._last_answer_at = time.monotonic()
         self._failures = self._silences = 0
         if event.type == "DELETED":
             self.store.remove(event.object)

@@ -515,13 +515,15 @@ async def test_watcher_survives_failing_handlers(client: Client, namespace: str)
         await task
 
 
-async def test_watcher_measures_the_time_since_the_last_event(follow: Callable[..., Any]):
-    async with follow(PATIENT) as followed:
-        await followed.watcher.synced.wait()
-        await eventually(lambda: followed.watcher.silent_for() >= 0.1, interval=0.05)
-        began = time.monotonic()
-        await followed.put("a", "1")
-        await eventually(lambda: followed.watcher.silent_for() <= time.monotonic() - began, interval=0.01)
+async def test_watcher_stalls_until_its_first_list_is_complete(client: Client, namespace: str):
+    watcher = Watcher(client, CONFIG_MAPS, Store(CONFIG_MAPS), namespace=namespace)
+    await eventually(lambda: watcher.stalled_for() >= 0.1, interval=0.05)
+    task = asyncio.create_task(watcher.run())
+    await asyncio.wait_for(watcher.synced.wait(), 60)
+    assert watcher.stalled_for() == 0.0
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_store_equals_the_api_after_the_api_server_is_killed_and_revived(

@@ -209,7 +209,7 @@ class ControllerSection(Section):
     It applies to job kinds and Workloads."""
 
     cache_sync_timeout: PositiveDuration = timedelta(minutes=2)
-    """How long the manager waits for the first list of each kind. After that time the start fails."""
+    """How long the manager waits for the next object of the first lists. After that time the start fails."""
 
     requeue_batch_period: NonNegativeDuration = timedelta(0)
     """How long changes are collected before the waiting workloads of a cohort tree are retried together.
