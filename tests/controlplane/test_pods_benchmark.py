@@ -51,9 +51,8 @@ def test_all_pods_run_with_and_without_admitq(
     workloads = f"workloads.{api_group}"
     assert with_admitq["api_calls"]["manager"][f"create {workloads} 201"] == FORM.jobs
     assert with_admitq["status_writes_per_workload"] >= 1
-    # One review suspends the Job, and one checks its reservation of several pods.
-    reviews = (f"mjob.{api_group} create", f"vworkload.{api_group} update")
-    assert with_admitq["webhook_reviews"] == dict.fromkeys(reviews, FORM.jobs)
+    # The only review of a Job suspends it.
+    assert with_admitq["webhook_reviews"] == {f"mjob.{api_group} create": FORM.jobs}
     assert without["webhook_reviews"] == {}
     assert without["admissions"] == 0
     assert set(without["cpu_s"]) == set(without["rss_mb"]) == COMPONENTS
