@@ -133,11 +133,17 @@ class Arena:
         return [one for one in items if one["metadata"]["name"].startswith(prefix)]
 
     async def running(self, prefix: str) -> list[str]:
-        """The names of the pods that are on a node and have not ended."""
+        """The names of the pods that are on a node and have not ended.
+
+        A kubelet deletes a pod without grace period once its containers have ended. The pod then exists
+        without a phase that tells its end, until its finalizer is removed.
+        """
         return [
             one["metadata"]["name"]
             for one in await self.pods(prefix)
-            if one["spec"].get("nodeName") and one["status"].get("phase") not in {"Succeeded", "Failed"}
+            if one["spec"].get("nodeName")
+            and one["status"].get("phase") not in {"Succeeded", "Failed"}
+            and one["metadata"].get("deletionGracePeriodSeconds") != 0
         ]
 
     async def until_runs(self, prefix: str, count: int = 1, *, seconds: float = 60.0) -> list[str]:

@@ -367,8 +367,9 @@ async def _deleted_cluster_queue(stage: Stage, writes: Writes) -> None:
     queue = stage.own("deleted")
     await stage.client.delete(stage.kinds.cluster_queues, queue)
     await stage.until_condition("QuotaReserved", "Suspended", "holds")
-    # Statuses of queues are written at most once a second: the test waits for this one.
+    # Statuses of queues are written at most once a second: the test waits for these.
     await stage.until_active(stage.kinds.cluster_queues, queue, active=False)
+    await stage.until_active(stage.kinds.local_queues, "deleted", active=False)
     await succeed_pods(stage, "deleted")
     await stage.until_condition("QuotaReserved", "Misconfigured", "holds")
     lost = f"ClusterQueue {queue} is terminating or missing"
