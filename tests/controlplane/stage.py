@@ -91,6 +91,11 @@ class Stage:
         await self.cluster_queue(cpu=cpu, **spec)
         await self.local_queue()
 
+    async def active_queues(self, *, cpu: int = 4, **spec: Any) -> None:
+        """Create the same queues, and wait until admitq knows them. So no event of a job says otherwise."""
+        await self.queues(cpu=cpu, **spec)
+        await self.until_active(self.kinds.local_queues, "lq")
+
     async def closed_queue(self) -> None:
         """Create a LocalQueue ``closed`` of a stopped ClusterQueue."""
         await self.cluster_queue("closed", stopPolicy="Hold")

@@ -41,7 +41,7 @@ COUNTED = (
 async def test_job_is_admitted_runs_finishes_and_releases_its_quota(
     stage: Stage, admitq_running: Installation
 ) -> None:
-    await stage.queues()
+    await stage.active_queues()
     created = await stage.job(seconds=1)
     assert created["spec"]["suspend"] is True
     await stage.until_finished()

@@ -53,7 +53,7 @@ async def test_pods_of_the_guide_run_unchanged(stage: Stage, page: str) -> None:
 @pytest.mark.core
 async def test_pod_is_gated_admitted_runs_and_releases_its_quota(stage: Stage) -> None:
     names = stage.names
-    await stage.queues()
+    await stage.active_queues()
     created = await pod(stage, "p", seconds=1)
     assert gates(created) == [names.admission_gate, names.topology_gate]
     assert created["metadata"]["finalizers"] == [names.managed_finalizer]
@@ -110,7 +110,7 @@ async def test_second_pod_waits_until_the_first_releases_its_quota(stage: Stage)
 
 
 async def test_preempted_pod_is_deleted_with_its_workload(stage: Stage) -> None:
-    await stage.queues(cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
+    await stage.active_queues(cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
     classes, high = stage.kinds.workload_priority_classes, stage.own("high")
     await stage.create(classes, high, {"value": 100})
     low = await pod(stage, "low", terminationGracePeriodSeconds=0)
