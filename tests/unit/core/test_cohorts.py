@@ -3,6 +3,7 @@ import pytest
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import CohortTrees, Node, declared_quotas
 from admitq.core.model import FlavorQuotas, ResourceGroup, ResourceQuota
+from admitq.core.statuses import cohort_status
 
 CPU = FlavorResource("default", "cpu")
 GPU = FlavorResource("default", "gpu")
@@ -54,17 +55,18 @@ def test_quota_and_usage_move_with_subtree() -> None:
     queue = trees.put_cluster_queue("q", "team", quotas(3))
     trees.add_usage(queue, ((CPU, 4),))
 
-    def numbers(name: str) -> tuple[int, int]:
-        cell = trees.cohorts[name].cells[CPU]
-        return cell.subtree_quota, cell.usage
+    def numbers(name: str) -> tuple[int, int, int]:
+        node = trees.cohorts[name]
+        reserved = dict(cohort_status(node).subtree_reservations)
+        return node.cells[CPU].subtree_quota, node.cells[CPU].usage, reserved[CPU]
 
-    assert numbers("north") == (5, 4)
+    assert numbers("north") == (5, 4, 4)
     trees.put_cohort("team", "south", quotas(2))
-    assert numbers("south") == numbers("world") == (5, 4)
+    assert numbers("south") == numbers("world") == (5, 4, 4)
     assert "north" not in trees.cohorts
     trees.put_cohort("world", None, quotas(1))
     trees.put_cohort("team", None, quotas(2))
-    assert numbers("world") == (1, 0)
+    assert numbers("world") == (1, 0, 0)
 
 
 def test_cell_without_quota_and_usage_is_dropped() -> None:

@@ -181,17 +181,24 @@ statuses = st.none() | optional(
 )
 
 
-@settings(max_examples=400)
-@given(statuses, statuses, st.data())
-def test_update_that_a_rule_rejects_is_reviewed(old: Any, drawn: Any, data: st.DataObject) -> None:
-    new = drawn
-    if old and drawn is not None:  # Most updates change one field.
-        kept = data.draw(st.sets(st.sampled_from(sorted(old))))
-        new = {**drawn, **{field: old[field] for field in kept}}
-    before, after = a_workload(status=old), a_workload(status=new)
-    errors = validate_update(before, after, NAMES, GATES)
-    event("rejected" if errors else "allowed")
-    assert not errors or is_reviewed(before, after, subResource="status")
+EXAMPLES = pytest.mark.parametrize("examples", [400, pytest.param(1000, marks=pytest.mark.release)])
+
+
+@EXAMPLES
+def test_update_that_a_rule_rejects_is_reviewed(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(statuses, statuses, st.data())
+    def holds(old: Any, drawn: Any, data: st.DataObject) -> None:
+        new = drawn
+        if old and drawn is not None:  # Most updates change one field.
+            kept = data.draw(st.sets(st.sampled_from(sorted(old))))
+            new = {**drawn, **{field: old[field] for field in kept}}
+        before, after = a_workload(status=old), a_workload(status=new)
+        errors = validate_update(before, after, NAMES, GATES)
+        event("rejected" if errors else "allowed")
+        assert not errors or is_reviewed(before, after, subResource="status")
+
+    holds()
 
 
 def with_metadata(**metadata: Any) -> Any:
@@ -288,26 +295,28 @@ metadata = optional(
 )
 
 
-@settings(max_examples=400)
-@given(st.lists(pod_sets, min_size=1, max_size=2), metadata, st.data())
-def test_new_workload_that_a_rule_rejects_is_reviewed(
-    drawn: list[Any], template_metadata: Any, data: st.DataObject
-) -> None:
-    first = {**drawn[0], "template": {**drawn[0]["template"], "metadata": template_metadata}}
-    if data.draw(st.booleans()):
-        first["minCount"] = 1
-    own_metadata = data.draw(
-        optional(
-            labels=st.dictionaries(st.sampled_from(["a", NAMES.finished]), st.just("true"), max_size=1),
-            annotations=st.dictionaries(
-                st.sampled_from([row.key for row in NAMES.list_rows()]), st.sampled_from(["true", "1", "?"])
-            ),
-        )
-    )
-    workload = {**a_workload(first, *drawn[1:]), "metadata": own_metadata}
-    errors = validate_create(workload, NAMES, GATES)
-    event("rejected" if errors else "allowed")
-    assert not errors or is_reviewed(None, workload, "CREATE")
+own_metadata = optional(
+    labels=st.dictionaries(st.sampled_from(["a", NAMES.finished]), st.just("true"), max_size=1),
+    annotations=st.dictionaries(
+        st.sampled_from([row.key for row in NAMES.list_rows()]), st.sampled_from(["true", "1", "?"])
+    ),
+)
+
+
+@EXAMPLES
+def test_new_workload_that_a_rule_rejects_is_reviewed(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.lists(pod_sets, min_size=1, max_size=2), metadata, st.booleans(), own_metadata)
+    def holds(drawn: list[Any], of_template: Any, has_minimum: bool, of_workload: Any) -> None:
+        first = {**drawn[0], "template": {**drawn[0]["template"], "metadata": of_template}}
+        if has_minimum:
+            first["minCount"] = 1
+        workload = {**a_workload(first, *drawn[1:]), "metadata": of_workload}
+        errors = validate_create(workload, NAMES, GATES)
+        event("rejected" if errors else "allowed")
+        assert not errors or is_reviewed(None, workload, "CREATE")
+
+    holds()
 
 
 def labelled(key: str) -> dict[str, Any]:
