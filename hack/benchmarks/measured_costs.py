@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from benchmarks.api_calls import WRITE_VERBS
 from benchmarks.sizing import JOBS_OF_COSTS, MeasuredCosts, fit_line
-from benchmarks.stored_results import StoredResult, StoredResults
+from benchmarks.stored_results import StoredResult, StoredResults, seed_results
 from benchmarks.throughput_shapes import SHAPES
 
 FORM: Final = "10000x1"
@@ -51,8 +51,8 @@ def job_costs(results: StoredResults) -> Iterator[JobCosts]:
     form = _queue_form(results.get("pods"))
     if form is not None:
         yield _counted_costs("`pods`: Jobs of one pod, until it runs", form, form["jobs"])
-    for name, result in results.items():
-        if name.startswith("seed") and result.figures["queue"] and not result.figures["failed"]:
+    for result in seed_results(results):
+        if result.figures["queue"] and not result.figures["failed"]:
             used, share = result.figures["processes"], JOBS_OF_COSTS / result.figures["jobs"]
             setting = result.figures["setting"]
             yield JobCosts(

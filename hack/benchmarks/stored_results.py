@@ -89,6 +89,11 @@ def parse_result(line: str, place: str) -> StoredResult:
     return StoredResult("-".join([name, *unusual]), _command(figures), figures)
 
 
+def seed_results(results: StoredResults) -> list[StoredResult]:
+    """Return the results of the benchmark `seed`, with all its settings."""
+    return [result for name, result in results.items() if name.split("-")[0] == "seed"]
+
+
 def commands(results: Iterable[StoredResult]) -> str:
     """Return the commands that made some results, as a code block in Markdown."""
     return "\n".join(["```bash", *dict.fromkeys(result.command for result in results), "```"])

@@ -16,6 +16,16 @@ def number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
+def numbers(*values: float | None) -> str:
+    """Return several figures, with commas between them."""
+    return ", ".join(map(number, values))
+
+
+def percent(share: float) -> str:
+    """Return a share in whole percent."""
+    return f"{share * 100:.0f} %"
+
+
 def cores(value: float) -> str:
     """Return a use of CPU in cores, or in thousandths of a core."""
     return f"{number(value)} cores" if value >= 1 else f"{number(value * 1_000)}m"

@@ -17,8 +17,15 @@ from benchmarks.result_charts import (
     throughput_results,
     throughput_runs,
 )
-from benchmarks.stored_results import FOLDER, StoredResult, StoredResults, commands, read_results
-from generators.figures import number
+from benchmarks.stored_results import (
+    FOLDER,
+    StoredResult,
+    StoredResults,
+    commands,
+    read_results,
+    seed_results,
+)
+from generators.figures import number, numbers, percent
 from generators.reference_tables import table
 from generators.size_guide import sizes
 from localcluster.folders import REPOSITORY
@@ -67,7 +74,7 @@ def part(name: str, results: StoredResults) -> str:
 
 def seed(results: StoredResults) -> Iterator[str]:
     """Yield how long the Jobs of ten pods take with and without admitq, and what each process uses."""
-    runs = [result for name, result in results.items() if name.split("-")[0] == "seed"]
+    runs = seed_results(results)
     if not runs:
         return
     columns = (
@@ -110,7 +117,7 @@ def _seed_row(one: Mapping[str, Any]) -> tuple[str, ...]:
         number(one["wall_s"]),
         number(one["ratio"]),
         number(one["jobs_per_s"]),
-        f"{one['mean_use_of_slots']:.0%}",
+        percent(one["mean_use_of_slots"]),
     )
 
 
@@ -119,7 +126,7 @@ def _seed_processes(runs: list[StoredResult]) -> Iterator[tuple[str, ...]]:
     for process in dict.fromkeys(name for one in used for name in one):
         figures = [one.get(process, {}) for one in used]
         if any(one.get("cpu_s") for one in figures):
-            yield (process, *(f"{number(one.get('cpu_s'))}, {number(one.get('rss_mb'))}" for one in figures))
+            yield (process, *(numbers(one.get("cpu_s"), one.get("rss_mb")) for one in figures))
 
 
 # --- throughput -----------------------------------------------------------------------------------
@@ -156,14 +163,14 @@ def _throughput_rows(shapes: Mapping[str, StoredResult]) -> Iterator[tuple[str, 
     if all(runs):
         yield (
             "another queue manager, on two cores: CPU-seconds, memory in MB",
-            *(f"{number(run.manager_cpu_s)}, {number(run.manager_mb)}" for run, *_ in runs),
+            *(numbers(run.manager_cpu_s, run.manager_mb) for run, *_ in runs),
         )
 
 
 _THROUGHPUT_FIGURES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "time ÷ shortest possible time": lambda one: number(one["ratio"]),
     "admissions a second": lambda one: number(one["admissions_per_s"]),
-    "mean use of the quota": lambda one: f"{one['use']:.0%}".replace("%", " %"),
+    "mean use of the quota": lambda one: percent(one["use"]),
     "evictions": lambda one: number(one["evictions"]),
     "mean time to admission, s": lambda one: ", ".join(
         f"{name} {number(seconds)}" for name, seconds in one["admit_mean_s"].items()
@@ -175,7 +182,7 @@ _THROUGHPUT_FIGURES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
 
 
 def _usage(figures: Mapping[str, Any], process: str) -> str:
-    return f"{number(figures['cpu_s'].get(process))}, {number(figures['rss_mb'].get(process))}"
+    return numbers(figures["cpu_s"].get(process), figures["rss_mb"].get(process))
 
 
 # --- other benchmarks -----------------------------------------------------------------------------
@@ -212,14 +219,14 @@ def restart(results: StoredResults) -> Iterator[str]:
     one = result.figures
     rows = [
         ("first decision, s", number(one["first_decision_s"])),
-        ("ready, and at rest, s", f"{number(one['ready_s'])}, {number(one['rest_s'])}"),
+        ("ready, and at rest, s", numbers(one["ready_s"], one["rest_s"])),
         (
             "CPU-seconds of the manager until ready, and until rest",
-            f"{number(one['cpu_ready_s'])}, {number(one['cpu_rest_s'])}",
+            numbers(one["cpu_ready_s"], one["cpu_rest_s"]),
         ),
         (
             "memory of the manager, peak and at rest, MB",
-            f"{number(one['rss_peak_mb'])}, {number(one['rss_rest_mb'])}",
+            numbers(one["rss_peak_mb"], one["rss_rest_mb"]),
         ),
         ("CPU-seconds of kube-apiserver", number(one["api_server_cpu_s"])),
         ("writes that do not follow from the reservation", number(sum(one["unneeded_writes"].values()))),
