@@ -12,7 +12,7 @@ from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.adversary.calls import Target
-from tests.adversary.law import sampled
+from tests.adversary.law import sampled, uses_node
 from tests.controlplane.leader_worker_sets import LWS, create_group_pods
 from tests.controlplane.stage import Stage, condition_of
 from tests.controlplane.tenants import tenant
@@ -141,9 +141,7 @@ class Arena:
         return [
             one["metadata"]["name"]
             for one in await self.pods(prefix)
-            if one["spec"].get("nodeName")
-            and one["status"].get("phase") not in {"Succeeded", "Failed"}
-            and one["metadata"].get("deletionGracePeriodSeconds") != 0
+            if uses_node(one) and one["metadata"].get("deletionGracePeriodSeconds") != 0
         ]
 
     async def until_runs(self, prefix: str, count: int = 1, *, seconds: float = 60.0) -> list[str]:
