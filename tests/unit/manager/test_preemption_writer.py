@@ -31,12 +31,12 @@ PREEMPTION = Preempt(
     PreemptionReason.IN_COHORT_RECLAMATION,
     ObjectKey("other", "preemptor"),
     "uid-preemptor",
-    ("root", "left"),
-    ("root", "middle", "right"),
+    ("top", "left"),
+    ("top", "middle", "right"),
 )
 MESSAGE = (
     "Preempted to accommodate a workload (UID: uid-preemptor, JobUID: job-1) due to reclamation "
-    "within the cohort; preemptor path: /root/left; preemptee path: /root/middle/right"
+    "within the cohort; preemptor path: /top/left; preemptee path: /top/middle/right"
 )
 PRIORITIES = (
     "preemptor effective priority: 12 (base: 10, boost: 2); "

@@ -259,11 +259,11 @@ def test_flavors_considered_name_preemption_mode(mode: FitMode, text: str) -> No
 def test_preempted_message_names_preemptor_reason_and_paths(reason: PreemptionReason, text: str) -> None:
     key = ObjectKey("ns", "w")
     message = messages.preempted_message(
-        Preempt(key, "u", reason, key, "p", ("root", "a"), ("root", "b", "c")), "j"
+        Preempt(key, "u", reason, key, "p", ("top", "a"), ("top", "b", "c")), "j"
     )
     assert message == (
         f"Preempted to accommodate a workload (UID: p, JobUID: j) due to {text}; "
-        "preemptor path: /root/a; preemptee path: /root/b/c"
+        "preemptor path: /top/a; preemptee path: /top/b/c"
     )
 
 
