@@ -92,7 +92,7 @@ class Stage:
         await self.local_queue()
 
     async def active_queues(self, *, cpu: int = 4, **spec: Any) -> None:
-        """Create the same queues, and wait until admitq knows them. So no event of a job says otherwise."""
+        """Create the same queues, and wait until they are active. So no job waits for them."""
         await self.queues(cpu=cpu, **spec)
         await self.until_active(self.kinds.local_queues, "lq")
 
