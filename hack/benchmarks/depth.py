@@ -20,7 +20,7 @@ from admitq.runtime.resources import Resource
 from admitq_api.labels import DEFAULT_GROUP, ApiGroup, Names, names_for
 from benchmarks import stored_workloads
 from benchmarks.api_calls import ApiCallKey
-from benchmarks.clusters import USER_AGENT, fresh_cluster, harness_client
+from benchmarks.clusters import USER_AGENT, WITHOUT_CONSISTENCY_CHECK, fresh_cluster, harness_client
 from benchmarks.depth_figures import DepthFigures, ManagerStart, result_of
 from benchmarks.depth_newcomers import NAME_PREFIX, Newcomers, NewcomerTimes
 from benchmarks.rest import QUIET_S, until_rest
@@ -106,7 +106,8 @@ def run(load: DepthLoad) -> tuple[dict[str, Any], bool]:
         ThroughputFailed: the API server refused a call, or the manager ended or did not reach rest.
     """
     to_stderr("starting etcd and kube-apiserver")
-    with fresh_cluster(component_names=COMPONENTS, api_server_arguments=WITHOUT_AUDIT) as cluster:
+    arguments = (*WITHOUT_AUDIT, *WITHOUT_CONSISTENCY_CHECK)
+    with fresh_cluster(component_names=COMPONENTS, api_server_arguments=arguments) as cluster:
         return measure(cluster, load)
 
 

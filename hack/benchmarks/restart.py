@@ -19,7 +19,7 @@ from admitq.runtime.kinds import Kinds, kinds_of
 from admitq_api.conditions import is_true
 from admitq_api.labels import Names, names_for
 from benchmarks import stored_workloads
-from benchmarks.clusters import fresh_cluster, harness_client
+from benchmarks.clusters import WITHOUT_CONSISTENCY_CHECK, fresh_cluster, harness_client
 from benchmarks.manager_calls import ManagerWrites, list_bytes, unneeded_writes
 from benchmarks.rest import QUIET_S, until_rest
 from benchmarks.sample_workloads import SampleWorkloads
@@ -77,7 +77,7 @@ async def run(load: RestartLoad) -> tuple[dict[str, Any], bool]:
         ThroughputFailed: the manager did not reach rest.
     """
     to_stderr("starting a cluster")
-    with fresh_cluster(component_names=COMPONENTS) as cluster:
+    with fresh_cluster(component_names=COMPONENTS, api_server_arguments=WITHOUT_CONSISTENCY_CHECK) as cluster:
         return await measure(cluster, load)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from admitq.runtime.client import Client
 from admitq.runtime.resources import Resource
 from benchmarks.api_calls import samples
+from benchmarks.clusters import garbage_collection
 from benchmarks.etcd_gateway import EtcdGateway, storage_key
 from benchmarks.stored_workloads import Queue, StoredSample
 from benchmarks.throughput_connection import ThroughputFailed
@@ -17,8 +18,6 @@ from localcluster.waiting import eventually
 
 API_SERVER: Final = "kube-apiserver"
 
-_MEMORY: Final = {"GOMEMLIMIT": "off", "GOGC": "40"}
-"""The API server caches all Workloads, which are more than tests have."""
 _PATIENCE_S: Final = 600.0
 _LOOK_EVERY_S: Final = 1.0
 _CACHES: Final = "apiserver_watch_cache_initializations_total"
@@ -89,7 +88,7 @@ async def stopped_api_server(
         yield stored
     to_stderr(f"changed the stored Workloads in {time.monotonic() - began:.0f} s, starting the API server")
     began = time.monotonic()
-    cluster.revive(API_SERVER, environment=_MEMORY)
+    cluster.revive(API_SERVER, environment=garbage_collection())
 
     listed = await eventually(
         lambda: _count_cached(client, workloads), timeout=_PATIENCE_S, interval=_LOOK_EVERY_S
