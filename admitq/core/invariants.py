@@ -18,18 +18,9 @@ from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
 from admitq.core.replacing import usage_beyond
 from admitq.core.second_pass import needs_second_pass
+from admitq.core.violations import InvariantViolated, expect
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.world import World
-
-
-class InvariantViolated(AssertionError):
-    """The state does not agree with the observed objects."""
-
-
-def _expect(what: str, actual: Any, expected: Any, *names: Any) -> None:
-    """Compare two values. ``what`` has a place for each name; the names are printed if the values differ."""
-    if actual != expected:
-        raise InvariantViolated(f"{what.format(*names)}: is {actual!r}, should be {expected!r}")
 
 
 def check(world: World) -> None:
@@ -78,9 +69,9 @@ def _usage(world: World) -> dict[str, Usage]:
 
 def _check_ledger(world: World) -> None:
     usage = _usage(world)
-    _expect("ClusterQueues with reservations", set(world.reservations.ledger.cluster_queues), set(usage))
+    expect("ClusterQueues with reservations", set(world.reservations.ledger.cluster_queues), set(usage))
     for name, account in world.reservations.ledger.cluster_queues.items():
-        _expect("usage reserved in {}", tuple(sorted(account.reserved_usage.items())), usage[name], name)
+        expect("usage reserved in {}", tuple(sorted(account.reserved_usage.items())), usage[name], name)
     for name, entry in world.cluster_queues.items():
         entries = [
             workload_entry
@@ -91,15 +82,15 @@ def _check_ledger(world: World) -> None:
             and not world.reservations.is_void(workload_entry)
         ]
         account = world.reservations.ledger.of_cluster_queue(name)
-        _expect("workloads reserving in {}", account.reserving, len(entries), name)
-        _expect(
+        expect("workloads reserving in {}", account.reserving, len(entries), name)
+        expect(
             "workloads admitted in {}",
             account.admitted,
             sum(workload_entry.is_admitted for workload_entry in entries),
             name,
         )
         own = {pair: cell.usage for pair, cell in entry.node.cells.items() if cell.usage}
-        _expect("usage at the node of {}", tuple(sorted(own.items())), usage.get(name, ()), name)
+        expect("usage at the node of {}", tuple(sorted(own.items())), usage.get(name, ()), name)
 
 
 def _check_cohort_trees(world: World) -> None:
@@ -111,7 +102,7 @@ def _check_cohort_trees(world: World) -> None:
             _check_cell(node, pair, cell)
         children = (*node.cohorts.values(), *node.cluster_queues.values())
         tallest = max((child.height.value for child in node.cohorts.values()), default=0)
-        _expect("height of {}", node.height.value, 1 + tallest if children else 0, node.name)
+        expect("height of {}", node.height.value, 1 + tallest if children else 0, node.name)
     for name, spec in world.catalog.cohorts.items():
         _check_declared(cohort_trees.cohorts[name], declared_quotas(spec.resource_groups))
     for entry in world.cluster_queues.values():
@@ -122,8 +113,8 @@ def _check_cohort_trees(world: World) -> None:
 def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     """Check that a ClusterQueue is registered for everything that its lanes wait for."""
     name, registration, index = entry.spec.name, entry.queue.registration, entry.node.root.wake_index
-    _expect("registration of {}", registration, world.cohort_trees.registrations[name], name)
-    _expect("index of {}", registration.index, index, name)
+    expect("registration of {}", registration, world.cohort_trees.registrations[name], name)
+    expect("index of {}", registration.index, index, name)
     waits_for_any_return = registration.waits_for_any_return or registration.holds_back_for_queue
     for what, registrations, expected in (
         ("an edit", index.waiting, registration.has_waiting_lanes),
@@ -132,7 +123,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
         ("cycles of its tree", index.with_blocking_head, registration.has_blocking_head),
         ("an amount", index.with_needs, bool(registration.needs)),
     ):
-        _expect("whether {} waits for {}", name in registrations, expected, name, what)
+        expect("whether {} waits for {}", name in registrations, expected, name, what)
     for pair, amount in registration.needs.items():
         is_met = registration.available(pair) >= amount
         is_noticed = (
@@ -146,7 +137,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
 
 def _check_declared(node: Node, quotas: Any) -> None:
     declared = {pair for pair, cell in node.cells.items() if cell.declared}
-    _expect("declared quotas of {}", declared, set(quotas), node.name)
+    expect("declared quotas of {}", declared, set(quotas), node.name)
 
 
 def _children(node: Node, pair: FlavorResource) -> Iterable[Cell]:
@@ -159,16 +150,16 @@ def _children(node: Node, pair: FlavorResource) -> Iterable[Cell]:
 def _check_cell(node: Node, pair: FlavorResource, cell: Cell) -> None:
     where = f"{node.name} {pair.flavor}/{pair.resource}"
     children = list(_children(node, pair))
-    _expect("links of {}", cell.links, len(children), where)
+    expect("links of {}", cell.links, len(children), where)
     received = sum(child.subtree_quota - child.local for child in children)
-    _expect("subtree quota of {}", cell.subtree_quota, cell.nominal + received, where)
+    expect("subtree quota of {}", cell.subtree_quota, cell.nominal + received, where)
     if node.is_cohort:
         spilled = sum(max(0, child.usage - child.local) for child in children)
-        _expect("usage of {}", cell.usage, spilled, where)
+        expect("usage of {}", cell.usage, spilled, where)
     local = 0 if cell.lending_limit is None else max(0, cell.subtree_quota - cell.lending_limit)
-    _expect("local quota of {}", cell.local, local, where)
+    expect("local quota of {}", cell.local, local, where)
     above = None if node.parent is None else node.parent.cells.get(pair)
-    _expect("parent of {}", cell.parent, above, where)
+    expect("parent of {}", cell.parent, above, where)
     if cell.idle:
         raise InvariantViolated(f"{where} is not removed although nothing uses it")
     quota.available(cell)
@@ -184,17 +175,17 @@ def _check_queues(world: World) -> None:
             else None
         )
         expected = target if target in world.cluster_queues else None
-        _expect("queue of {}", entry.queued_in, expected, key)
-        _expect("whether {} waits", entry.pending is not None, expected is not None, key)
+        expect("queue of {}", entry.queued_in, expected, key)
+        expect("whether {} waits", entry.pending is not None, expected is not None, key)
         if entry.workload.finished and entry.held is not None:
             raise InvariantViolated(f"{key} is finished and holds quota")
     for name, queue in world.cluster_queues.items():
         members = queue.queue.members
         waiting = {key for key, entry in world.workloads.items() if entry.queued_in == name}
-        _expect("members of {}", set(members), waiting, name)
+        expect("members of {}", set(members), waiting, name)
         for key, pending in members.items():
-            _expect("pending entry of {}", pending, world.workloads[key].pending, key)
-            _expect("whether {} is in no lane", (pending.lane is None), pending.is_held_back, key)
+            expect("pending entry of {}", pending, world.workloads[key].pending, key)
+            expect("whether {} is in no lane", (pending.lane is None), pending.is_held_back, key)
             if pending.is_in_cycle:
                 raise InvariantViolated(f"{key} is in a cycle although no cycle runs")
         check_queue(queue.queue)
@@ -203,7 +194,7 @@ def _check_queues(world: World) -> None:
 def _check_local_queues(world: World) -> None:
     counted = Counter(entry.counted_in for entry in world.workloads.values())
     for key, entry in world.local_queues.items():
-        _expect("pending in {}", entry.pending, counted[key], key)
+        expect("pending in {}", entry.pending, counted[key], key)
 
 
 def _check_indexes(world: World) -> None:
@@ -228,7 +219,7 @@ def _check_indexes(world: World) -> None:
         ("workloads by RuntimeClass", world.indexes.workloads_by_runtime_class, by_runtime_class),
         ("inactive workloads by ClusterQueue", world.reservations.inactive_in, inactive),
     ):
-        _expect(what, {name: set(of) for name, of in index.items()}, expected)
+        expect(what, {name: set(of) for name, of in index.items()}, expected)
 
 
 def _check_holders(world: World) -> None:
@@ -239,11 +230,11 @@ def _check_holders(world: World) -> None:
             charged.setdefault((entry.held.cluster_queue, entry.is_leaving), []).append(entry)
         elif entry.preempting is not None:
             raise InvariantViolated(f"{key} is to be preempted although it holds no quota")
-    _expect("holders of quota", len(world.quota_holders), sum(map(len, charged.values())))
+    expect("holders of quota", len(world.quota_holders), sum(map(len, charged.values())))
     for (name, leaving), entries in charged.items():
         holders = world.quota_holders.leaving(name) if leaving else world.quota_holders.staying(name)
         entries.sort(key=lambda holder: (holder.workload.priority, -holder.reserved_at, holder.workload.uid))
-        _expect(
+        expect(
             "{} of {}",
             [holder.workload.key for _, holder in holders],
             [holder.workload.key for holder in entries],
@@ -255,7 +246,7 @@ def _check_holders(world: World) -> None:
 def _check_blocking_heads(world: World) -> None:
     for name, entry in world.cluster_queues.items():
         blocks = entry.queue.blocking_head is not None
-        _expect(
+        expect(
             "whether {} is registered as blocking", entry.queue.registration.has_blocking_head, blocks, name
         )
         if blocks and not entry.is_active:
@@ -265,7 +256,7 @@ def _check_blocking_heads(world: World) -> None:
 def _check_pods(world: World) -> None:
     unready = {key for key, entry in world.workloads.items() if world.pods.is_unready(entry)}
     expected = unready if world.settings.block_admission else set[ObjectKey]()
-    _expect("workloads that admission waits for", world.pods.unready, expected)
+    expect("workloads that admission waits for", world.pods.unready, expected)
     if world.is_halted and not world.pods.unready:
         raise InvariantViolated("admission is halted without an unready workload")
 
@@ -273,7 +264,7 @@ def _check_pods(world: World) -> None:
 def _check_second_passes(world: World) -> None:
     needed = sorted(key for key, entry in world.workloads.items() if needs_second_pass(entry.workload))
     scheduled = sorted(second_pass.key for second_pass in world.second_passes.scheduled)
-    _expect("workloads that need a second pass", scheduled, needed)
+    expect("workloads that need a second pass", scheduled, needed)
 
 
 def _check_outbox_is_empty(world: World) -> None:
@@ -290,4 +281,4 @@ def _check_outbox_is_empty(world: World) -> None:
     )
     if any(decided):
         raise InvariantViolated("instructions were decided and not returned")
-    _expect("workload that is being decided", world.deciding, None)
+    expect("workload that is being decided", world.deciding, None)

@@ -16,11 +16,11 @@ from admitq.core.events import CyclesRequested, Event
 from admitq.core.handlers import HANDLERS
 from admitq.core.handlers.cycles import requested_cycles
 from admitq.core.instructions import Instruction, ReserveQuota
-from admitq.core.invariants import InvariantViolated
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queries import StateQueries
 from admitq.core.refreshes import discard_refreshes, take_refreshes
 from admitq.core.settings import CoreSettings
+from admitq.core.violations import InvariantViolated
 from admitq.core.waiting.heads import Pause
 from admitq.core.world import DriverOptions, World
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from admitq.core.violations import InvariantViolated, expect
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.transitions import Cause
@@ -14,7 +15,7 @@ def check_queue(queue: PendingQueue) -> None:
     """Check all counts and indexes. Slow.
 
     Raises:
-        AssertionError: workloads, lanes and indexes do not agree.
+        InvariantViolated: workloads, lanes and indexes do not agree.
     """
     _check_members(queue)
     lanes = queue.lanes
@@ -47,15 +48,9 @@ def check_queue(queue: PendingQueue) -> None:
         ("registered as waiting", registration.has_waiting_lanes, bool(waiting)),
         ("registered for progress", registration.waits_for_progress, bool(progress)),
     ):
-        _expect(what, actual, expected)
+        expect(what, actual, expected)
     for lane in lanes.by_key.values():
         _check_lane(queue, lane)
-
-
-def _expect(what: str, actual: Any, expected: Any, *names: Any) -> None:
-    """Compare two values. ``what`` has a place for each name; the names are printed if the values differ."""
-    if actual != expected:
-        raise AssertionError(f"{what.format(*names)}: {actual!r}, should be {expected!r}")
 
 
 def _is_blocking(lane: Lane) -> bool:
@@ -73,23 +68,23 @@ def _local_queues(queue: PendingQueue) -> dict[Lane, Any]:
 def _check_members(queue: PendingQueue) -> None:
     sizes = Counter(id(pending.lane) for pending in queue.members.values() if pending.lane is not None)
     for lane in queue.lanes.by_key.values():
-        _expect("workloads of lane {}", lane.size, sizes.pop(id(lane), 0), lane.key)
-    _expect("workloads in lanes that are not indexed", +sizes, Counter())
+        expect("workloads of lane {}", lane.size, sizes.pop(id(lane), 0), lane.key)
+    expect("workloads in lanes that are not indexed", +sizes, Counter())
     for key, pending in queue.members.items():
-        _expect("position of {}", pending.position, queue.positions.position_of(pending.workload), key)
+        expect("position of {}", pending.position, queue.positions.position_of(pending.workload), key)
         if pending.lane is not None:
-            _expect("lane of {}", pending.lane.key, queue.key_of(pending.workload), key)
+            expect("lane of {}", pending.lane.key, queue.key_of(pending.workload), key)
     preemptor = queue.positions.preemptor
     if preemptor is not None and preemptor.key not in queue.members:
-        raise AssertionError(f"the preemptor {preemptor.key} does not wait")
+        raise InvariantViolated(f"the preemptor {preemptor.key} does not wait")
 
 
 def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     lanes, first = queue.lanes, queue.lanes.first_of(lane)
-    _expect("key of the lane", lanes.by_key[lane.key], lane)
+    expect("key of the lane", lanes.by_key[lane.key], lane)
     if lane.size:
         # The past usage of an empty lane is updated when its LocalQueue names this ClusterQueue again.
-        _expect("past usage of {}", lane.past_usage, lanes.past_usage_of(lane.key), lane.key)
+        expect("past usage of {}", lane.past_usage, lanes.past_usage_of(lane.key), lane.key)
     indexed = {
         (pair, entry.bound)
         for pair, lanes_by_need in lanes.waiting.by_need.items()
@@ -100,10 +95,10 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     head = lane.state.head if isinstance(lane.state, BLOCKING) else first
     needs: Any = () if isinstance(lane.state, Ready) or head is None else lane.state.needs or ()
     expected = None if head is None or not needs else lanes.position_of(lane, head)
-    _expect("needs of {}", indexed, set(needs), lane.key)
-    _expect("indexed position of {}", lane.indexed_at, expected, lane.key)
+    expect("needs of {}", indexed, set(needs), lane.key)
+    expect("indexed position of {}", lane.indexed_at, expected, lane.key)
     if lane.is_parked:
         if not lane.size and lane not in lanes.emptied:
-            raise AssertionError(f"lane {lane.key} is empty and would never be dropped")
+            raise InvariantViolated(f"lane {lane.key} is empty and would never be dropped")
     elif position is not None and position not in lanes.unparked_positions:
-        raise AssertionError(f"lane {lane.key} has a head that no cycle would take")
+        raise InvariantViolated(f"lane {lane.key} has a head that no cycle would take")

@@ -11,6 +11,7 @@ from admitq.core.instructions import Preempt, PreemptionReason, Recomputation, T
 from admitq.core.overlay import Overlay
 from admitq.core.quota import Cell
 from admitq.core.state import AdmissionState
+from admitq.core.violations import InvariantViolated
 from admitq.core.waiting.wait_states import (
     IN_CYCLE,
     NEEDS_KNOWN,
@@ -212,7 +213,7 @@ def _keep_touched_cluster_queue(world: World) -> None:
         (_set_wrong_queue, "queue of n/first: is 'q', should be None"),
         (_clear_index, "workloads by queue"),
         (_drop_head, "q has a head that no cycle would take"),
-        (_miscount_parked, "workloads in parked lanes: 3, should be 2"),
+        (_miscount_parked, "workloads in parked lanes: is 3, should be 2"),
         (_change_subtree_quota, "subtree quota of org default/cpu: is 4, should be 3"),
         (_change_height, "height of org: is 5, should be 1"),
         (_undeclare_quota, "declared quotas of q"),
@@ -237,5 +238,5 @@ def test_validate_detects_damage(
     state: AdmissionState, damage: Callable[[World], None], complaint: str
 ) -> None:
     damage(state._world)  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(AssertionError, match=complaint):
+    with pytest.raises(InvariantViolated, match=complaint):
         state.validate()

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from admitq.core.admission_fair_sharing import PastUsage
+from admitq.core.violations import InvariantViolated
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import new_pending
@@ -133,7 +134,7 @@ def _replace_lane(queue: PendingQueue) -> None:
         (_forget_lane, "workloads in lanes that are not indexed"),
         (_replace_lane, "workloads of lane"),
         (_miscount_lane, "workloads of lane"),
-        (_miscount_parked, "workloads in parked lanes: 1, should be 0"),
+        (_miscount_parked, "workloads in parked lanes: is 1, should be 0"),
         (_forget_parked, "parked lanes"),
         (_forget_blocking, "blocking lanes"),
         (_forget_any_return, "lanes that wait for any return"),
@@ -153,5 +154,5 @@ def _replace_lane(queue: PendingQueue) -> None:
 def test_check_queue_detects_damage(damage: Callable[[PendingQueue], None], complaint: str) -> None:
     queue = queue_of(workload("a", 1))
     damage(queue)
-    with pytest.raises(AssertionError, match=complaint):
+    with pytest.raises(InvariantViolated, match=complaint):
         check_queue(queue)
