@@ -95,8 +95,16 @@ def seed_results(results: StoredResults) -> list[StoredResult]:
 
 
 def commands(results: Iterable[StoredResult]) -> str:
-    """Return the commands that made some results, as a code block in Markdown."""
-    return "\n".join(["```bash", *dict.fromkeys(result.command for result in results), "```"])
+    """Return the commands that made some results, with the machine's speed, as a code block in Markdown."""
+    return "\n".join(["```bash", *dict.fromkeys(map(_command_and_speed, results)), "```"])
+
+
+def _command_and_speed(result: StoredResult) -> str:
+    """Return the command. If the machine's speed before and after it is known, add both as a comment."""
+    speed = result.figures.get("reference_cpu_s")
+    if speed is None:
+        return result.command
+    return f"{result.command}  # reference_cpu_s: {speed['before']:.3f}, {speed['after']:.3f}"
 
 
 def _unusual(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,8 +87,22 @@ def test_second_result_of_one_name_is_refused(tmp_path: Path) -> None:
         read_results(tmp_path)
 
 
-def test_command_of_several_results_is_listed_once() -> None:
+@pytest.mark.parametrize(
+    ("speeds", "expected"),
+    [
+        pytest.param({}, "hack/bench x", id="unknown"),
+        pytest.param(
+            {"reference_cpu_s": {"before": 0.0425, "after": 0.11}},
+            "hack/bench x  # reference_cpu_s: 0.043, 0.110",
+            id="known",
+        ),
+    ],
+)
+def test_command_of_several_results_is_listed_once_with_the_speed_of_the_machine(
+    speeds: dict[str, Any], expected: str
+) -> None:
     results = [
-        parse_result(line(shape=shape, command="hack/bench x"), "file") for shape in ("depth", "large")
+        parse_result(line(shape=shape, command="hack/bench x", **speeds), "file")
+        for shape in ("depth", "large")
     ]
-    assert commands(results) == "```bash\nhack/bench x\n```"
+    assert commands(results) == f"```bash\n{expected}\n```"
