@@ -119,6 +119,13 @@ async def review(session: aiohttp.ClientSession, url: str, body: bytes) -> float
     return time.monotonic() - started
 
 
+async def review_on_any_connection(session: aiohttp.ClientSession, url: str, body: bytes) -> float:
+    """Send a review, and send it again if the idle connection was closed meanwhile, as an API server does."""
+    with contextlib.suppress(aiohttp.ClientOSError):
+        return await review(session, url, body)
+    return await review(session, url, body)
+
+
 async def disconnect(writers: list[asyncio.StreamWriter | None]) -> None:
     for writer in writers:
         if writer is not None:
@@ -151,7 +158,7 @@ async def test_idle_attackers_neither_block_nor_slow_down_reviews(
         times: list[float] = []
         for _ in range(20):
             attackers += await asyncio.gather(*(webhook.attacker(data, tls=tls) for _ in range(20)))
-            times += [await review(session, webhook.url, body) for _ in range(5)]
+            times += [await review_on_any_connection(session, webhook.url, body) for _ in range(5)]
             assert len(webhook.server.connections) <= LIMITS.connections_per_peer
         async with webhook.session() as newcomer:
             await review(newcomer, webhook.url, body)
