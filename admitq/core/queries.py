@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from admitq.core import charging
 from admitq.core.cohorts import Node
 from admitq.core.cycle import inadmissibility
+from admitq.core.entries import LocalQueueEntry
 from admitq.core.fair_sharing import Share, share
 from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
@@ -177,6 +178,23 @@ class StateQueries:
             )
             name = "" if queue is None else queue.spec.name
             yield PendingWorkload(entry.workload.key, entry.counted_in, name, is_inadmissible)
+
+    def inadmissible_by_local_queue(self) -> Mapping[ObjectKey, int]:
+        """Return how many of its pending workloads are inadmissible, for each open LocalQueue.
+
+        See ``PendingWorkload.is_inadmissible``.
+        """
+        inadmissible = {
+            name: queue_numbers.count_inadmissible(entry.queue)
+            for name, entry in self.world.cluster_queues.items()
+            if entry.is_active
+        }
+
+        def count(key: ObjectKey, local_queue: LocalQueueEntry) -> int:
+            in_cluster_queue = inadmissible.get(local_queue.spec.cluster_queue)
+            return local_queue.pending if in_cluster_queue is None else in_cluster_queue[key]
+
+        return {key: count(key, entry) for key, entry in self.world.local_queues.items() if entry.is_open}
 
     def count_scheduling_keys(self, cluster_queue: str) -> tuple[int, int]:
         """Return the numbers of equivalence classes of active and of inadmissible workloads.

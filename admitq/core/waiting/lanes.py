@@ -13,7 +13,7 @@ from admitq.core.model import ObjectKey
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LanePosition, Position
 from admitq.core.waiting.pending import PendingEntry
-from admitq.core.waiting.scheduling_key import SchedulingKey
+from admitq.core.waiting.scheduling_key import SchedulingKey, local_queue_of
 from admitq.core.waiting.transitions import Cause, WaitEvent, check_transition
 from admitq.core.waiting.wait_states import (
     BLOCKING,
@@ -93,7 +93,7 @@ class Lanes:
         """Queue a workload in its lane."""
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
-        lane.size += 1
+        lane.count_queued(local_queue_of(pending.workload), 1)
         heapq.heappush(lane.positions, pending.position)
         state = lane.state
         if isinstance(state, PARKED):
@@ -111,7 +111,7 @@ class Lanes:
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
         pending.lane = None
-        lane.size -= 1
+        lane.count_queued(local_queue_of(pending.workload), -1)
         if lane.is_parked:
             self.waiting.parked_workloads -= 1
             if not lane.size:
@@ -130,7 +130,7 @@ class Lanes:
             self.change_state(lane, HEAD_OVERTAKEN, READY)
         elif not isinstance(lane.state, Ready):
             self.change_state(lane, NEED_MET, READY)
-        lane.size -= 1
+        lane.count_queued(local_queue_of(pending.workload), -1)
         # The head is at the top of both heaps. Its entries are outdated from now on.
         heapq.heappop(self.unparked_positions)
         heapq.heappop(lane.positions)

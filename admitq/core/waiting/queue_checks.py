@@ -1,12 +1,14 @@
 """Check the counts and indexes of a ``PendingQueue`` against its workloads and lanes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from admitq.core.model import ObjectKey
 from admitq.core.violations import InvariantViolated, expect
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.scheduling_key import local_queue_of
 from admitq.core.waiting.transitions import Cause
 from admitq.core.waiting.wait_states import BLOCKING, Ready, RetryOnProgress
 
@@ -66,10 +68,15 @@ def _local_queues(queue: PendingQueue) -> dict[Lane, Any]:
 
 
 def _check_members(queue: PendingQueue) -> None:
-    sizes = Counter(id(pending.lane) for pending in queue.members.values() if pending.lane is not None)
+    sizes = defaultdict[int, Counter[ObjectKey]](Counter)
+    for pending in queue.members.values():
+        if pending.lane is not None:
+            sizes[id(pending.lane)][local_queue_of(pending.workload)] += 1
     for lane in queue.lanes.by_key.values():
-        expect("workloads of lane {}", lane.size, sizes.pop(id(lane), 0), lane.key)
-    expect("workloads in lanes that are not indexed", +sizes, Counter())
+        by_local_queue = sizes.pop(id(lane), Counter[ObjectKey]())
+        expect("workloads of lane {}", lane.size, by_local_queue.total(), lane.key)
+        expect("workloads of lane {} by LocalQueue", lane.size_by_local_queue, by_local_queue, lane.key)
+    expect("workloads in lanes that are not indexed", dict(sizes), {})
     for key, pending in queue.members.items():
         expect("position of {}", pending.position, queue.positions.position_of(pending.workload), key)
         if pending.lane is not None:

@@ -1,5 +1,6 @@
 """Numbers and refusals of the pending workloads of a ClusterQueue, for metrics and statuses."""
 
+from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from itertools import chain
@@ -9,7 +10,7 @@ from admitq.core.model import ObjectKey
 from admitq.core.refusals import Refusal
 from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.pending_queue import PendingQueue
-from admitq.core.waiting.scheduling_key import EquivalenceClass
+from admitq.core.waiting.scheduling_key import EquivalenceClass, local_queue_of
 
 
 def equivalence_classes(
@@ -32,6 +33,17 @@ def requests(queue: PendingQueue) -> Mapping[str, int]:
             if amount and count:
                 total[resource] = add(total.get(resource, 0), multiply(amount, count))
     return total
+
+
+def count_inadmissible(queue: PendingQueue) -> Counter[ObjectKey]:
+    """Return how many workloads of each LocalQueue are in parked lanes or held back.
+
+    The cost grows with the number of lanes and of workloads that are held back, not with those in lanes.
+    """
+    counted = Counter(local_queue_of(pending.workload) for pending in queue.held_back)
+    for lane in queue.lanes.waiting.parked:
+        counted.update(lane.size_by_local_queue)
+    return counted
 
 
 def is_inadmissible(pending: PendingEntry) -> bool:

@@ -18,12 +18,14 @@ class PendingWorkloads:
     """Reads the pending workloads of the core before each scrape.
 
     Args:
-        waiting: all pending workloads.
-        shapes: how many distinct scheduling keys are active and inadmissible in a ClusterQueue.
-        requests: what the pending workloads of a ClusterQueue request, by resource.
+        workloads: all pending workloads. Slow; only for metrics with custom labels.
+        inadmissible_by_local_queue: how many of them are inadmissible, by LocalQueue.
+        count_scheduling_keys: how many scheduling keys are active and inadmissible in a ClusterQueue.
+        total_requests: what the pending workloads of a ClusterQueue request, by resource.
     """
 
     workloads: Callable[[], Iterable[PendingWorkload]] = lambda: ()
+    inadmissible_by_local_queue: Callable[[], Mapping[ObjectKey, int]] = dict
     count_scheduling_keys: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
     total_requests: Callable[[str], Mapping[str, int]] = lambda _: {}
 
@@ -62,14 +64,9 @@ class WorkloadGauges:
 
     def _set_pending_by_local_queue(self) -> None:
         """Count the active and the inadmissible workloads of each LocalQueue."""
-        inadmissible_by_queue = (
-            Counter(
-                workload.local_queue for workload in self._pending.workloads() if workload.is_inadmissible
-            )
-            if self._queues.pending_by_local_queue
-            else {}
-        )
-        for key, pending in self._queues.pending_by_local_queue.items():
+        by_queue = self._queues.pending_by_local_queue
+        inadmissible_by_queue = self._pending.inadmissible_by_local_queue() if by_queue else {}
+        for key, pending in by_queue.items():
             labels = {"name": key.name, "namespace": key.namespace}
             inadmissible = inadmissible_by_queue.get(key, 0)
             for status, count in (("active", pending - inadmissible), ("inadmissible", inadmissible)):

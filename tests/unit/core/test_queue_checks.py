@@ -46,6 +46,10 @@ def _miscount_lane(queue: PendingQueue) -> None:
     lane_of(queue, "a").size += 1
 
 
+def _miscount_local_queue(queue: PendingQueue) -> None:
+    lane_of(queue, "a").size_by_local_queue.clear()
+
+
 def _miscount_parked(queue: PendingQueue) -> None:
     queue.lanes.waiting.parked_workloads += 1
 
@@ -134,6 +138,7 @@ def _replace_lane(queue: PendingQueue) -> None:
         (_forget_lane, "workloads in lanes that are not indexed"),
         (_replace_lane, "workloads of lane"),
         (_miscount_lane, "workloads of lane"),
+        (_miscount_local_queue, "by LocalQueue"),
         (_miscount_parked, "workloads in parked lanes: is 1, should be 0"),
         (_forget_parked, "parked lanes"),
         (_forget_blocking, "blocking lanes"),

@@ -476,6 +476,11 @@ def test_pending_workloads_are_listed_with_queue_and_whether_they_are_parked() -
         "lost": ("dangling", "", True),
         "new": ("q", "q", False),
     }
+    assert cluster.state.queries.inadmissible_by_local_queue() == {
+        key("q"): 1,
+        key("closed"): 1,
+        key("dangling"): 1,
+    }
 
 
 def test_queries_return_queue_of_workload_and_head_that_blocks_it() -> None:

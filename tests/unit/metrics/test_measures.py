@@ -16,6 +16,7 @@ from admitq.core.statuses import (
     FlavorTotals,
     LocalQueueReason,
     LocalQueueStatus,
+    PendingWorkload,
     ResourceTotal,
 )
 from admitq.metrics.measures.gauges import PendingWorkloads
@@ -408,6 +409,19 @@ def test_d19_pending_requests_and_scheduling_keys_are_those_of_the_core() -> Non
     assert measures.value("pending_scheduling_hashes", cluster_queue="cq", status="inadmissible") == 3
     measures.forget_cluster_queue("cq")
     assert measures.value("cluster_queue_resource_pending", resource="cpu") is None
+
+
+def test_pending_workloads_of_local_queue_are_counted_without_a_list_of_all() -> None:
+    def list_all() -> list[PendingWorkload]:
+        raise AssertionError("a scrape lists all pending workloads")
+
+    main = ObjectKey("team", "main")
+    pending = PendingWorkloads(workloads=list_all, inadmissible_by_local_queue=lambda: {main: 2})
+    measures = MeasuresWithMetrics(pending)
+    status = LocalQueueStatus(True, LocalQueueReason.READY, 5, 0, 0, (), ())
+    measures.queues.local_queue_reported(main, status)
+    assert measures.value("local_queue_pending_workloads", name="main", status="active") == 3
+    assert measures.value("local_queue_pending_workloads", name="main", status="inadmissible") == 2
 
 
 @pytest.mark.parametrize("series", ["unadmitted_workloads", "finished_workloads"])

@@ -141,6 +141,7 @@ class PlayedHistory:
         )
         pending = PendingWorkloads(
             workloads=lambda: self.waiting,
+            inadmissible_by_local_queue=lambda: {MAIN: 1},
             count_scheduling_keys=lambda _: (1, 1),
             total_requests=lambda _: {"cpu": 12000},
         )
