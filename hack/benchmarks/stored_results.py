@@ -20,8 +20,10 @@ _NAMING_KEYS: Final = ("setting", "scale", "nodes", "node_cpu", "queue")
 """The keys of a result that its name contains, unless they have their usual values."""
 _USUAL_VALUES: Final[Mapping[str, object]] = {"scale": 1, "nodes": 100, "node_cpu": 10, "queue": True}
 _SHAPE: Final = "shape"
-_UNSCALED_SHAPES: Final = frozenset({*PUBLISHED_RUNS, "pods"})
+_UNSCALED_SHAPES: Final = frozenset(PUBLISHED_RUNS)
 """The shapes that are only shown in full: their names state the load."""
+_SHAPES_WITH_LOAD: Final = frozenset({"pods"})
+"""The shapes whose figures contain the load. Their names do not."""
 
 
 class StoredResultError(Exception):
@@ -85,8 +87,9 @@ def parse_result(line: str, place: str) -> StoredResult:
         raise StoredResultError(f"{place}: the result of another program: store only results of admitq")
     if name in _UNSCALED_SHAPES and figures.get("scale", 1) != 1:
         raise StoredResultError(f"{place}: the scale is not 1: run the benchmark without --scale")
-    unusual = [f"{key}-{_text(value)}" for key, value in _unusual(figures).items()]
-    return StoredResult("-".join([name, *unusual]), _command(figures), figures)
+    unusual = {} if name in _SHAPES_WITH_LOAD else _unusual(figures)
+    parts = (f"{key}-{_text(value)}" for key, value in unusual.items())
+    return StoredResult("-".join([name, *parts]), _command(figures), figures)
 
 
 def seed_results(results: StoredResults) -> list[StoredResult]:

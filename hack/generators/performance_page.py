@@ -5,8 +5,9 @@ The page is written by hand, except for the parts between two marks. A part with
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from admitq.simulator.plots import render_svg
 from benchmarks.published_figures import PUBLISHED_RUNS
@@ -276,28 +277,52 @@ def pods(results: StoredResults) -> Iterator[str]:
     """Yield how fast Jobs start all of their pods, with admitq and without a queue manager."""
     if (result := results.get("pods")) is None:
         return
-    rows: list[tuple[str, ...]] = []
-    for name, form in result.figures["forms"].items():
-        queued, alone = form.get("queue", {}), form.get("no_queue", {})
-        rows.append(
-            (
-                name.replace("x", " \N{MULTIPLICATION SIGN} "),
-                *(number(one.get("wall_s")) for one in (queued, alone)),
-                *(number(one.get("pods_per_s")) for one in (queued, alone)),
-                number(queued.get("start_p99_s")),
-                number(queued.get("cpu_s", {}).get("manager")),
-            )
-        )
+    forms = [
+        Form(form.get("queue", {}), form.get("no_queue", {})) for form in result.figures["forms"].values()
+    ]
     columns = (
         "Jobs \N{MULTIPLICATION SIGN} pods of each",
         "s",
         "without admitq, s",
         "pods a second",
         "without admitq, pods a second",
+        "rate \N{DIVISION SIGN} rate without admitq",
         "all pods of a Job run after, p99, s",
-        "CPU-seconds of the manager",
     )
-    yield from ("Results:", "", *table(columns, rows), "", commands([result]))
+    yield from ("Results:", "", *table(columns, [form.row for form in forms]), "", commands([result]), "")
+    titles = ("process", *chain.from_iterable((form.title, "without admitq") for form in forms))
+    yield from ("CPU-seconds, with admitq and without it:", "", *table(titles, [*_pods_processes(forms)]))
+
+
+class Form(NamedTuple):
+    """The figures of one form of the shape `pods`, with admitq and without it; empty if not measured."""
+
+    queued: Mapping[str, Any]
+    alone: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The number of Jobs, and of pods of each Job."""
+        figures = self.queued or self.alone
+        return f"{figures['jobs']:,} \N{MULTIPLICATION SIGN} {figures['pods_per_job']:,}"
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The row of the table of times."""
+        rates = [one.get("pods_per_s") for one in self]
+        return (
+            self.title,
+            *(number(one.get("wall_s")) for one in self),
+            *map(number, rates),
+            number(rates[0] / rates[1] if rates[0] and rates[1] else None),
+            number(self.queued.get("start_p99_s")),
+        )
+
+
+def _pods_processes(forms: list[Form]) -> Iterator[tuple[str, ...]]:
+    used = [one.get("cpu_s", {}) for form in forms for one in form]
+    for process in dict.fromkeys(name for one in used for name in one):
+        yield process.replace("_", " "), *(number(one.get(process)) for one in used)
 
 
 PARTS: Final[Mapping[str, Callable[[StoredResults], Iterator[str]]]] = {

@@ -102,6 +102,13 @@ def test_depth_table_has_the_figures_of_each_depth() -> None:
         assert cells[-1] == number(one["rss_mb"]["manager"])
 
 
+def test_pods_tables_have_the_figures_with_admitq_and_without_it() -> None:
+    found = rows(part("pods", sample_results()))
+    assert found["50 \N{MULTIPLICATION SIGN} 1"] == ["3.2", "1.4", "15.4", "36.1", "0.427", "2.99"]
+    assert found["api server"] == ["1.5", "0.5", "0.3", "0.2"]
+    assert found["manager"] == ["0.5", "\N{EN DASH}", "0", "\N{EN DASH}"]
+
+
 def test_webhook_table_has_the_figures_of_each_case() -> None:
     table = rows(part("webhook", sample_results()))
     for name, case in sample_results()["webhook"].figures["cases"].items():
