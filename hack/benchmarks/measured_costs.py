@@ -54,9 +54,9 @@ def job_costs(results: StoredResults) -> Iterator[JobCosts]:
     for result in seed_results(results):
         if result.figures["queue"] and not result.figures["failed"]:
             used, share = result.figures["processes"], JOBS_OF_COSTS / result.figures["jobs"]
-            setting = result.figures["setting"]
+            setting, slots = result.figures["setting"], result.figures["slots"]
             yield JobCosts(
-                f"`seed`, setting `{setting}`: Jobs of ten pods, from their creation to their end",
+                f"`seed`, setting `{setting}`, room for {slots:,} pods: Jobs of ten pods, until their end",
                 used["admitq-manager"]["cpu_s"] * share,
                 used["admitq-webhook"]["cpu_s"] * share,
             )
