@@ -76,11 +76,14 @@ class InvariantSampler:
             async for event in events:
                 if event.ends_initial_events:
                     self._objects[resource] = objects
+                elif event.type == "BOOKMARK":
+                    continue
                 elif event.type == "DELETED":
                     objects.pop(event.object["metadata"]["name"], None)
-                elif event.type != "BOOKMARK":
+                else:
                     objects[event.object["metadata"]["name"]] = event.object
-                self._changed.set()
+                if self._objects[resource] is objects:
+                    self._changed.set()
 
     async def check_end(self) -> None:
         """Check the state that the API server returns now."""
