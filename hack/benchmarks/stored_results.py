@@ -23,7 +23,7 @@ _SHAPE: Final = "shape"
 _UNSCALED_SHAPES: Final = frozenset(PUBLISHED_RUNS)
 """The shapes that are only shown in full: their names state the load."""
 _SHAPES_WITH_LOAD: Final = frozenset({"pods"})
-"""The shapes whose figures contain the load. Their names do not."""
+"""The shapes for which the page shows the number of Jobs and pods, so that their names need no scale."""
 
 
 class StoredResultError(Exception):

@@ -4,10 +4,10 @@ The page is written by hand, except for the parts between two marks. A part with
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from admitq.simulator.plots import render_svg
 from benchmarks.published_figures import PUBLISHED_RUNS
@@ -124,10 +124,15 @@ def _seed_row(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _seed_processes(runs: list[StoredResult]) -> Iterator[tuple[str, ...]]:
     used = [run.figures["processes"] for run in runs]
-    for process in dict.fromkeys(name for one in used for name in one):
+    for process in _names_of_processes(used):
         figures = [one.get(process, {}) for one in used]
         if any(one.get("cpu_s") for one in figures):
             yield (process, *(numbers(one.get("cpu_s"), one.get("rss_mb")) for one in figures))
+
+
+def _names_of_processes(used: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """Return the keys of all mappings once, in their order."""
+    return dict.fromkeys(chain.from_iterable(used))
 
 
 # --- throughput -----------------------------------------------------------------------------------
@@ -277,9 +282,7 @@ def pods(results: StoredResults) -> Iterator[str]:
     """Yield how fast Jobs start all of their pods, with admitq and without a queue manager."""
     if (result := results.get("pods")) is None:
         return
-    forms = [
-        Form(form.get("queue", {}), form.get("no_queue", {})) for form in result.figures["forms"].values()
-    ]
+    forms = [*result.figures["forms"].values()]
     columns = (
         "Jobs \N{MULTIPLICATION SIGN} pods of each",
         "s",
@@ -289,39 +292,37 @@ def pods(results: StoredResults) -> Iterator[str]:
         "rate \N{DIVISION SIGN} rate without admitq",
         "all pods of a Job run after, p99, s",
     )
-    yield from ("Results:", "", *table(columns, [form.row for form in forms]), "", commands([result]), "")
-    titles = ("process", *chain.from_iterable((form.title, "without admitq") for form in forms))
+    yield from ("Results:", "", *table(columns, [*map(_pods_row, forms)]), "", commands([result]), "")
+    titles = ("process", *chain.from_iterable((_pods_title(form), "without admitq") for form in forms))
     yield from ("CPU-seconds, with admitq and without it:", "", *table(titles, [*_pods_processes(forms)]))
 
 
-class Form(NamedTuple):
-    """The figures of one form of the shape `pods`, with admitq and without it; empty if not measured."""
-
-    queued: Mapping[str, Any]
-    alone: Mapping[str, Any]
-
-    @property
-    def title(self) -> str:
-        """The number of Jobs, and of pods of each Job."""
-        figures = self.queued or self.alone
-        return f"{figures['jobs']:,} \N{MULTIPLICATION SIGN} {figures['pods_per_job']:,}"
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        """The row of the table of times."""
-        rates = [one.get("pods_per_s") for one in self]
-        return (
-            self.title,
-            *(number(one.get("wall_s")) for one in self),
-            *map(number, rates),
-            number(rates[0] / rates[1] if rates[0] and rates[1] else None),
-            number(self.queued.get("start_p99_s")),
-        )
+def _with_and_without(form: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the figures of a form with admitq and without it, empty if not measured."""
+    return form.get("queue", {}), form.get("no_queue", {})
 
 
-def _pods_processes(forms: list[Form]) -> Iterator[tuple[str, ...]]:
-    used = [one.get("cpu_s", {}) for form in forms for one in form]
-    for process in dict.fromkeys(name for one in used for name in one):
+def _pods_title(form: Mapping[str, Any]) -> str:
+    """Return the number of Jobs of a form, and of the pods of each Job."""
+    queued, alone = _with_and_without(form)
+    figures = queued or alone
+    return f"{figures['jobs']:,} \N{MULTIPLICATION SIGN} {figures['pods_per_job']:,}"
+
+
+def _pods_row(form: Mapping[str, Any]) -> tuple[str, ...]:
+    queued, alone = _with_and_without(form)
+    return (
+        _pods_title(form),
+        *(number(one.get("wall_s")) for one in (queued, alone)),
+        *(number(one.get("pods_per_s")) for one in (queued, alone)),
+        number(form.get("rate_ratio")),
+        number(queued.get("start_p99_s")),
+    )
+
+
+def _pods_processes(forms: list[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    used = [one.get("cpu_s", {}) for form in forms for one in _with_and_without(form)]
+    for process in _names_of_processes(used):
         yield process.replace("_", " "), *(number(one.get(process)) for one in used)
 
 
