@@ -313,10 +313,10 @@ class ManagerPart:
         )
         queries = self._state.queries
         pending = PendingWorkloads(
-            queries.pending_workloads,
-            queries.inadmissible_by_local_queue,
-            queries.count_scheduling_keys,
-            queries.pending_requests,
+            workloads=queries.pending_workloads,
+            inadmissible_by_local_queue=queries.inadmissible_by_local_queue,
+            count_scheduling_keys=queries.count_scheduling_keys,
+            total_requests=queries.pending_requests,
         )
         cohorts = self._stores.of(self._kinds.cohorts)
         statuses = QueueStatuses(
