@@ -74,7 +74,8 @@ def members(module: ModuleType) -> dict[str, Any]:
     """Return the names that a module and its classes define, without its imports."""
     own: dict[str, Any] = {}
     for name, value in vars(module).items():
-        if name.startswith("__"):
+        # A variable, unlike a constant, contains what earlier tests have read.
+        if name.startswith("__") or (name.islower() and isinstance(value, dict)):
             continue
         if isinstance(value, type):
             if value.__module__ == module.__name__:
