@@ -6,16 +6,15 @@ pins share one build.
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster import toolchain
+from localcluster import project_modules, toolchain
 from localcluster.folders import REPOSITORY, cache_folder
 from localcluster.locks import exclusive
 
@@ -142,7 +141,7 @@ def _build_all(todo: list[Program], say: Callable[[str], None]) -> None:
     except toolchain.ToolchainError as error:
         raise BuildError(str(error)) from error
     _check_disk(go)
-    versions = module_versions((MODULE / "go.mod").read_text())
+    versions = project_modules.versions((MODULE / "go.mod").read_text())
     say(f"building {', '.join(program.name for program in todo)} into {folder()}")
     if len(todo) == len(PROGRAMS):
         say("with empty caches this takes about 8 minutes on two cores, once for each set of pinned versions")
@@ -202,11 +201,6 @@ def linker_flags(program: Program, version: str) -> str:
     major, minor, *_ = version.removeprefix("v").split(".")
     stamps = (stamp.format(v=version, major=major, minor=minor) for stamp in program.stamps)
     return " ".join(["-s -w", *(f"-X {stamp}" for stamp in stamps)])
-
-
-def module_versions(go_mod: str) -> Mapping[str, str]:
-    """Return the version of every module that a go.mod requires."""
-    return dict(re.findall(r"^\s*(?:require\s+)?([\w.\-/]+\.[\w.\-/]+) (v\S+)", go_mod, flags=re.MULTILINE))
 
 
 def _check_disk(go: Path) -> None:

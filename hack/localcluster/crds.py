@@ -1,8 +1,7 @@
 """The CRDs of the kinds that admitq works with, from the modules of their projects.
 
-hack/controlplane/crds pins each project's Go module. The Go toolchain of the control plane downloads the
-modules and compiles none of them. The CRDs are stored in the cache folder. All checkouts with the same pins
-share them, and later runs need neither Go nor a network.
+The Go toolchain of the control plane downloads the modules and compiles none of them. The CRDs are stored in
+the cache folder. All checkouts with the same pins share them, and later runs need neither Go nor a network.
 
 CRDs are installed as published, with two exceptions. One is served in a later version too (`_as_served`). All
 are installed without the descriptions of fields: these have no effect, and are half of what the API server
@@ -12,7 +11,6 @@ reads, merges and stores. The published CRDs name no conversion webhook, which c
 import hashlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,13 +19,12 @@ from typing import Any, cast
 
 import yaml
 
-from localcluster import processes, toolchain
+from localcluster import processes, project_modules
 from localcluster.api import Api, ApiFailure
 from localcluster.cluster import LocalCluster
 from localcluster.folders import REPOSITORY, cache_folder
 from localcluster.locks import exclusive
-
-MODULE = REPOSITORY / "hack" / "controlplane" / "crds"
+from localcluster.project_modules import ModuleError
 
 PROVISIONING_REQUESTS = "provisioningrequests.autoscaling.x-k8s.io"
 
@@ -154,17 +151,18 @@ def definitions(names: Iterable[str] = NAMES) -> list[dict[str, Any]]:
 def _definition(name: str) -> dict[str, Any]:
     if name in OWN_NAMES:
         return yaml.safe_load((_OWN / f"{name}.yaml").read_text())
-    return _as_served(_without_descriptions(json.loads(_kept(name).read_text())))
+    return _as_served(without_descriptions(json.loads(_kept(name).read_text())))
 
 
-def _without_descriptions(definition: Any) -> Any:
+def without_descriptions(definition: Any) -> Any:
+    """Return a CRD without the descriptions of its fields."""
     if isinstance(definition, list):
-        return [_without_descriptions(item) for item in cast("list[Any]", definition)]
+        return [without_descriptions(item) for item in cast("list[Any]", definition)]
     if not isinstance(definition, dict):
         return definition
     # This is a field with the name description, which has a schema.
     return {
-        key: _without_descriptions(value)
+        key: without_descriptions(value)
         for key, value in cast("dict[str, Any]", definition).items()
         if key != "description" or not isinstance(value, str)
     }
@@ -262,7 +260,7 @@ def _as_served(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def _folder() -> Path:
-    digest = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()
+    digest = hashlib.sha256((project_modules.PINS / "go.sum").read_bytes()).hexdigest()
     return cache_folder() / "crds" / digest[:16]
 
 
@@ -276,7 +274,11 @@ def _is_complete() -> bool:
 
 def _take(say: Callable[[str], None]) -> None:
     """Download the modules and store their CRDs as JSON, which is read much faster than YAML."""
-    folders = _download(say)
+    say("downloading the CRDs of other projects")
+    try:
+        folders = project_modules.download([project.module for project in PROJECTS], say)
+    except ModuleError as error:
+        raise DefinitionsError(str(error)) from error
     _folder().mkdir(parents=True, exist_ok=True)
     for project in PROJECTS:
         for file in project.files:
@@ -286,37 +288,6 @@ def _take(say: Callable[[str], None]) -> None:
             partial = target.with_name(f".{target.name}.{os.getpid()}")
             partial.write_text(json.dumps(definition))
             partial.replace(target)
-
-
-def _download(say: Callable[[str], None]) -> dict[str, Path]:
-    """Return the folders of the modules, by module path."""
-    try:
-        go = toolchain.go(say)
-    except toolchain.ToolchainError as error:
-        raise DefinitionsError(str(error)) from error
-    say("downloading the CRDs of other projects")
-    process = subprocess.run(
-        [str(go), "mod", "download", "-json"],
-        cwd=MODULE,
-        env=toolchain.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    modules = list(_objects(process.stdout))
-    problems = [module["Error"] for module in modules if "Error" in module]
-    if problems or process.returncode != 0:
-        raise DefinitionsError("\n".join(problems) or process.stderr.strip())
-    return {module["Path"]: Path(module["Dir"]) for module in modules}
-
-
-def _objects(text: str) -> Iterable[dict[str, Any]]:
-    """Yield the JSON objects that follow one another in a text."""
-    decoder, remaining = json.JSONDecoder(), text.lstrip()
-    while remaining:
-        obj, end = decoder.raw_decode(remaining)
-        yield obj
-        remaining = remaining[end:].lstrip()
 
 
 def _to_stderr(message: str) -> None:

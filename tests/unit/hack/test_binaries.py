@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from localcluster import binaries, toolchain
+from localcluster import binaries, project_modules, toolchain
 
-VERSIONS = binaries.module_versions((binaries.MODULE / "go.mod").read_text())
+VERSIONS = project_modules.versions((binaries.MODULE / "go.mod").read_text())
 
 
 def executable(path: Path, text: str = "") -> Path:

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from admitq.integrations.registry import BUILT_IN_KINDS
-from localcluster import binaries, crds, toolchain
+from localcluster import crds, project_modules, toolchain
+from localcluster.operators import OPERATORS
 
 BUILT_IN = {"", "apps", "batch"}
 """Groups of kinds that every API server serves."""
@@ -28,7 +29,7 @@ def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
             text = "\n".join(json.dumps(module, indent=2) for module in modules)
             return SimpleNamespace(stdout=text, stderr="go: cannot", returncode=returncode)
 
-        monkeypatch.setattr(crds.subprocess, "run", run)
+        monkeypatch.setattr(project_modules.subprocess, "run", run)
         return calls
 
     return print_modules
@@ -51,10 +52,11 @@ def create_modules(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_pinned_modules_are_those_of_the_projects_and_have_checksums() -> None:
-    pinned = binaries.module_versions((crds.MODULE / "go.mod").read_text())
+    pinned = project_modules.versions()
     assert sorted(pinned) == sorted(project.module for project in crds.PROJECTS)
-    sums = (crds.MODULE / "go.sum").read_text()
+    sums = (project_modules.PINS / "go.sum").read_text()
     assert [module for module, version in pinned.items() if f"{module} {version} h1:" not in sums] == []
+    assert {operator.module for operator in OPERATORS} <= set(pinned)
 
 
 def test_every_job_kind_of_other_projects_has_a_crd() -> None:
@@ -67,7 +69,8 @@ def test_crds_are_downloaded_once(fake_go: Any, tmp_path: Path) -> None:
     (jobset,) = crds.definitions(["jobsets.jobset.x-k8s.io"])
     assert jobset["metadata"]["name"] == "jobsets.jobset.x-k8s.io"
     assert [crd["metadata"]["name"] for crd in crds.definitions()] == list(crds.NAMES)
-    assert calls == [(["mod", "download", "-json"], crds.MODULE)]
+    modules = [project.module for project in crds.PROJECTS]
+    assert calls == [(["mod", "download", "-json", *modules], project_modules.PINS)]
 
 
 def test_provisioning_request_crd_also_serves_v1(fake_go: Any, tmp_path: Path) -> None:

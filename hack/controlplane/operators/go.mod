@@ -1,7 +1,8 @@
-// The modules of projects with kinds that admitq works with, as far as tests need them: the CRDs of
-// those kinds. They are downloaded and checked against go.sum; nothing of them is compiled, so that no module
-// that they require in turn is needed (and `go mod tidy` must not be run: nothing here imports anything).
-module admitq.dev/controlplane/crds
+// The modules of projects with kinds that admitq works with: their CRDs, manifests and operators. They are
+// downloaded and checked against go.sum. An operator is built in a copy of its own module, with the go.mod and
+// go.sum of its project, so no module that they require in turn is listed here (and `go mod tidy` must not be run:
+// nothing here imports anything).
+module admitq.dev/controlplane/operators
 
 go 1.26.0
 
