@@ -6,10 +6,13 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 
-from localcluster import binaries, nodes
+from localcluster import binaries, nodes, operator_builds
 from localcluster.cluster import LocalCluster, all_clusters, reclaim_orphans, to_stderr
-from localcluster.cluster_processes import ClusterError
+from localcluster.cluster_processes import ALL_COMPONENTS, COMPONENTS, ClusterError
 from localcluster.nodes import NodeOptionError, NodePool
+from localcluster.operator_builds import OperatorBuildError
+from localcluster.operator_processes import run_operators
+from localcluster.operators import OPERATORS, UnknownOperatorError, with_needs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,7 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _COMMANDS[options.command](options)
-    except (ClusterError, NodeOptionError, binaries.BuildError) as error:
+    except (
+        ClusterError,
+        NodeOptionError,
+        binaries.BuildError,
+        OperatorBuildError,
+        UnknownOperatorError,
+    ) as error:
         to_stderr(f"hack/cluster {options.command}: {error}")
         return 1
     except BrokenPipeError:
@@ -31,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _up(options: argparse.Namespace) -> int:
     reclaim_orphans()
+    calls_pods = any(operator.calls_pods for operator in with_needs(options.operators))
     cluster = LocalCluster(options.name)
     pool = NodePool(
         count=options.nodes,
@@ -41,8 +51,13 @@ def _up(options: argparse.Namespace) -> int:
         taints=tuple(nodes.parse_taint(text) for text in options.node_taint),
         resources=dict(nodes.parse_label(text) for text in options.node_resource),
     )
-    started = cluster.start((pool,), api_server_arguments=options.apiserver_arg)
+    started = cluster.start(
+        (pool,),
+        component_names=ALL_COMPONENTS if calls_pods else COMPONENTS,
+        api_server_arguments=options.apiserver_arg,
+    )
     to_stderr(f"cluster {cluster.name} {'runs' if started else 'ran already'} at {cluster.server}")
+    run_operators(cluster, options.operators)
     to_stderr(f'use it: eval "$(hack/cluster env --name {cluster.name})"')
     return 0
 
@@ -102,8 +117,10 @@ def _env(options: argparse.Namespace) -> int:
     return 0
 
 
-def _build(_: argparse.Namespace) -> int:
+def _build(options: argparse.Namespace) -> int:
+    operators = with_needs(options.operators)
     binaries.build()
+    operator_builds.build(operators, to_stderr)
     return 0
 
 
@@ -157,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ARG",
         help="add an argument of kube-apiserver: --apiserver-arg=--v=4",
     )
+    _add_operators(up, "start these operators, with their CRDs and webhooks")
 
     down = commands.add_parser("down", help="stop a cluster and delete its state")
     _add_name(down)
@@ -168,12 +186,28 @@ def _parser() -> argparse.ArgumentParser:
     env = commands.add_parser("env", help='print variables for a shell: eval "$(hack/cluster env)"')
     _add_name(env)
 
-    commands.add_parser("build", help="build the programs only")
+    build = commands.add_parser("build", help="build the programs only")
+    _add_operators(build, "also build these operators")
     return parser
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="default", help="name of the cluster (default: default)")
+
+
+def _add_operators(parser: argparse.ArgumentParser, what: str) -> None:
+    available = ", ".join(operator.name for operator in OPERATORS)
+    parser.add_argument(
+        "--operators",
+        type=_names,
+        default=[],
+        metavar="NAME,…",
+        help=f"{what}, with those that they need; available: {available}",
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def _count(text: str) -> int:

@@ -12,14 +12,28 @@ from typing import Any
 
 from localcluster import binaries, components, nodes, processes
 from localcluster.api import Api
-from localcluster.cluster_processes import COMPONENTS, ClusterError, ClusterProcesses, ComponentDiedError
+from localcluster.cluster_processes import (
+    ALL_COMPONENTS,
+    COMPONENTS,
+    POD_NETWORK,
+    ClusterError,
+    ClusterProcesses,
+    ComponentDiedError,
+)
 from localcluster.folders import state_folder
 from localcluster.locks import exclusive
 from localcluster.nodes import NodePool
 from localcluster.pki import Pair
 from localcluster.ports import free_ports
 from localcluster.processes import Process, Usage
-from localcluster.readiness import PATIENCE_S, PLAIN_HEALTH, answers, has_default_account, holds_in_time
+from localcluster.readiness import (
+    PATIENCE_S,
+    PLAIN_HEALTH,
+    accepts,
+    answers,
+    has_default_account,
+    holds_in_time,
+)
 
 _START_ATTEMPTS = 3
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -151,7 +165,8 @@ class LocalCluster:
 
         Args:
             pools: the simulated nodes, which need all components.
-            component_names: the components to start. etcd and kube-apiserver are necessary.
+            component_names: the components to start. etcd and kube-apiserver are necessary. With
+                ``POD_NETWORK``, the API server connects to simulated pods.
             api_server_arguments: more command line arguments of kube-apiserver.
             environment: environment variables of the components, in addition to those of this process.
             owner: the process that needs the cluster; `reclaim_orphans` stops the cluster when this process
@@ -173,7 +188,7 @@ class LocalCluster:
                 {
                     "pools": [asdict(pool) for pool in pools],
                     "arguments": list(api_server_arguments),
-                    "components": [name for name in COMPONENTS if name in component_names],
+                    "components": [name for name in ALL_COMPONENTS if name in component_names],
                 }
             )
         )
@@ -294,6 +309,7 @@ class LocalCluster:
             ports=ports,
             identities=components.make_identities(self.folder / "pki"),
             api_server_arguments=api_server_arguments,
+            has_pod_network=POD_NETWORK in options["components"],
         )
         components.write_files(layout)
         command_lines = components.command_lines(layout)
@@ -307,10 +323,11 @@ class LocalCluster:
         (self.folder / "cluster.json").write_text(json.dumps(description, indent=2))
         if owner is not None:
             owner.write(self.folder / "owner.json")
-        for name in ("etcd", "kube-apiserver"):
+        first = [name for name in options["components"] if name in {"etcd", POD_NETWORK, "kube-apiserver"}]
+        for name in first:
             self.processes.spawn_component(name, command_lines[name], environment)
             self._await_ready(name, ports)
-        others = [name for name in options["components"] if name not in {"etcd", "kube-apiserver"}]
+        others = [name for name in options["components"] if name not in first]
         for name in others:
             self.processes.spawn_component(name, command_lines[name], environment)
         with self.api() as api:
@@ -335,6 +352,9 @@ class LocalCluster:
 
     def _await_ready(self, component: str, ports: Mapping[str, int]) -> None:
         what, port = f"{component} to be ready", ports[component]
+        if component == POD_NETWORK:
+            self._await(lambda: accepts(port), what)
+            return
         if component in PLAIN_HEALTH:
             self._await(lambda: answers(port, PLAIN_HEALTH[component]), what)
             return

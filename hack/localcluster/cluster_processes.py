@@ -6,9 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from localcluster import processes
+from localcluster.folders import REPOSITORY
 from localcluster.processes import Process
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+POD_NETWORK = "pod-network"
+"""The component through which the API server reaches simulated pods. Most clusters do without it."""
+ALL_COMPONENTS = (COMPONENTS[0], POD_NETWORK, *COMPONENTS[1:])
+"""All components in the order of their start."""
 # Clusters of tests are small and short-lived, and cores are scarcer than memory. Fewer garbage collections
 # save a quarter of the API server's work during the installation of CRDs. The memory limit is soft.
 _LESS_COLLECTING = {"GOGC": "400", "GOMEMLIMIT": "1500MiB"}
@@ -50,7 +55,7 @@ class ClusterProcesses:
         """Return every process of the cluster by name, components first."""
         folder = self._folder / "processes"
         names = [path.stem for path in sorted(folder.glob("*.json"))] if folder.exists() else []
-        names.sort(key=lambda name: COMPONENTS.index(name) if name in COMPONENTS else len(COMPONENTS))
+        names.sort(key=_place)
         records = {name: processes.read(folder / f"{name}.json") for name in names}
         return {name: process for name, process in records.items() if process is not None}
 
@@ -67,7 +72,10 @@ class ClusterProcesses:
         self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
         """Start a component of the cluster; ``environment`` takes precedence over that of this process."""
-        self.spawn(name, argv, environment={**_LESS_COLLECTING, **os.environ, **(environment or {})})
+        python = {"PYTHONPATH": str(REPOSITORY / "hack")}
+        self.spawn(
+            name, argv, environment={**_LESS_COLLECTING, **os.environ, **python, **(environment or {})}
+        )
 
     def kill(self, name: str) -> None:
         """Kill a process by SIGKILL, and wait for its end.
@@ -92,9 +100,9 @@ class ClusterProcesses:
     def halt(self) -> None:
         """Stop every process, clients before their servers. Keep the files."""
         running = self.all()
-        beside = [process for name, process in running.items() if name not in COMPONENTS]
+        beside = [process for name, process in running.items() if name not in ALL_COMPONENTS]
         processes.stop(beside)
-        for name in reversed(COMPONENTS):
+        for name in reversed(ALL_COMPONENTS):
             if name in running:
                 # Components get little time to end, because their data is deleted next.
                 processes.stop([running[name]], patience_s=3.0)
@@ -106,7 +114,7 @@ class ClusterProcesses:
             ComponentDiedError: one has ended.
         """
         for name, process in self.all().items():
-            if name in COMPONENTS and not process.alive():
+            if name in ALL_COMPONENTS and not process.alive():
                 raise ComponentDiedError(self._name, name, self.log(name))
 
     def _process(self, name: str) -> Process:
@@ -117,3 +125,8 @@ class ClusterProcesses:
 
     def _file(self, name: str) -> Path:
         return self._folder / "processes" / f"{name}.json"
+
+
+def _place(name: str) -> int:
+    """Return the place of a process in the order of the start: processes that are no components come last."""
+    return ALL_COMPONENTS.index(name) if name in ALL_COMPONENTS else len(ALL_COMPONENTS)

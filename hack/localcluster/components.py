@@ -3,9 +3,11 @@
 import csv
 import json
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from localcluster.pki import Authority, Pair, write_signing_keys
 
@@ -18,7 +20,15 @@ _POD_RANGE = "10.128.0.0/9"
 
 ADMIN = "admin"
 
-PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+PORTS = (
+    "etcd",
+    "etcd-peer",
+    "pod-network",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+)
 
 
 @dataclass(frozen=True)
@@ -49,8 +59,8 @@ _USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 def make_identities(folder: Path) -> Identities:
     """Create a public key infrastructure in a folder."""
     folder.mkdir(parents=True, mode=0o700)
-    authority = Authority(folder, "ca")
-    front_proxy_authority = Authority(folder, "front-proxy-ca")
+    authority = Authority.create(folder, "ca")
+    front_proxy_authority = Authority.create(folder, "front-proxy-ca")
     signing, verifying = folder / "service-accounts.key", folder / "service-accounts.pub"
     write_signing_keys(signing, verifying)
     api_server_names = (
@@ -74,6 +84,7 @@ def make_identities(folder: Path) -> Identities:
                 "kube-controller-manager-serving", ("localhost", LOOPBACK)
             ),
             "kube-scheduler": authority.server("kube-scheduler-serving", ("localhost", LOOPBACK)),
+            "pod-network": authority.server("pod-network-serving", (LOOPBACK,)),
         },
         admin=authority.client(ADMIN, *_USERS[ADMIN]),
         tokens={name: secrets.token_hex(16) for name in _USERS},
@@ -90,6 +101,7 @@ class Layout:
         ports: a port for every name of `PORTS`.
         identities: the certificates and keys.
         api_server_arguments: more arguments for kube-apiserver; they come last, so they take precedence.
+        has_pod_network: whether kube-apiserver connects to simulated pods.
     """
 
     folder: Path
@@ -97,6 +109,7 @@ class Layout:
     ports: Mapping[str, int]
     identities: Identities
     api_server_arguments: Sequence[str] = ()
+    has_pod_network: bool = False
 
     @property
     def server(self) -> str:
@@ -122,6 +135,9 @@ def write_files(layout: Layout) -> None:
             (token, _USERS[client][0], client, ",".join(_USERS[client][1]))
             for client, token in layout.identities.tokens.items()
         )
+    _token_of_pod_network(layout).touch(mode=0o600)
+    _token_of_pod_network(layout).write_text(layout.identities.tokens["kwok"])
+    _egress_configuration(layout).write_text(json.dumps(_egress(layout)))
     _scheduler_configuration(layout).write_text(
         json.dumps(
             {
@@ -143,12 +159,14 @@ def command_lines(layout: Layout) -> dict[str, list[str]]:
     """Return the command line of every component, in the order of their start."""
     arguments = {
         "etcd": _etcd(layout),
+        "pod-network": _pod_network(layout),
         "kube-apiserver": [*_api_server(layout), *layout.api_server_arguments],
         "kube-controller-manager": _controller_manager(layout),
         "kube-scheduler": _scheduler(layout),
         "kwok": _kwok(layout),
     }
-    return {name: [str(layout.programs[name]), *options] for name, options in arguments.items()}
+    programs = {**layout.programs, "pod-network": sys.executable}
+    return {name: [str(programs[name]), *options] for name, options in arguments.items()}
 
 
 def _etcd(layout: Layout) -> list[str]:
@@ -204,6 +222,44 @@ def _api_server(layout: Layout) -> list[str]:
         "--max-requests-inflight=800",
         "--max-mutating-requests-inflight=400",
         "--profiling=false",
+        *(
+            [f"--egress-selector-config-file={_egress_configuration(layout)}"]
+            if layout.has_pod_network
+            else []
+        ),
+    ]
+
+
+def _egress(layout: Layout) -> dict[str, Any]:
+    """Return the configuration of kube-apiserver for connections to pods and nodes by the pod network."""
+    keys = layout.identities
+    # kube-apiserver reads the TLS configuration even of a proxy without TLS.
+    tcp = {
+        "url": f"https://{LOOPBACK}:{layout.ports['pod-network']}",
+        "tlsConfig": {
+            "caBundle": str(keys.authority.certificate),
+            "clientCert": str(keys.admin.certificate),
+            "clientKey": str(keys.admin.key),
+        },
+    }
+    connection = {"proxyProtocol": "HTTPConnect", "transport": {"tcp": tcp}}
+    return {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{"name": "cluster", "connection": connection}],
+    }
+
+
+def _pod_network(layout: Layout) -> list[str]:
+    return [
+        "-m",
+        "localcluster.pod_network",
+        f"--port={layout.ports['pod-network']}",
+        f"--server={layout.server}",
+        f"--authority={layout.identities.authority.certificate}",
+        f"--certificate={layout.identities.servers['pod-network'].certificate}",
+        f"--key={layout.identities.servers['pod-network'].key}",
+        f"--token-file={_token_of_pod_network(layout)}",
     ]
 
 
@@ -273,6 +329,14 @@ def _serving(layout: Layout, component: str) -> list[str]:
 
 def _token_file(layout: Layout) -> Path:
     return layout.folder / "kubeconfigs" / "tokens.csv"
+
+
+def _egress_configuration(layout: Layout) -> Path:
+    return layout.folder / "kubeconfigs" / "egress-selector-configuration.json"
+
+
+def _token_of_pod_network(layout: Layout) -> Path:
+    return layout.folder / "kubeconfigs" / "pod-network.token"
 
 
 def _scheduler_configuration(layout: Layout) -> Path:

@@ -1,11 +1,13 @@
 """The public key infrastructure of one temporary cluster: authorities, certificates and keys."""
 
+import base64
 import datetime as dt
 import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self, cast
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -26,23 +28,56 @@ class Pair:
 
 
 class Authority:
-    """A certificate authority. Its key stays in memory and is never stored."""
+    """A certificate authority.
 
-    def __init__(self, folder: Path, name: str) -> None:
+    Args:
+        folder: the folder of its files, and of those that it issues.
+        certificate: its certificate.
+        key: its key.
+        pair: the files with both.
+    """
+
+    def __init__(
+        self, folder: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, pair: Pair
+    ) -> None:
+        self.pair = pair
         self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        own_key = self._key.public_key()
-        self._certificate = (
-            _builder(self._name, self._name, own_key)
+        self._certificate = certificate
+        self._key = key
+
+    @classmethod
+    def create(cls, folder: Path, name: str) -> Self:
+        """Create an authority and store its certificate and key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        public_key = key.public_key()
+        certificate = (
+            _builder(subject, subject, public_key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(own_key), critical=False)
-            .sign(self._key, hashes.SHA256())
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .sign(key, hashes.SHA256())
         )
-        self.pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
-        _write_certificate(self.pair.certificate, self._certificate)
-        write_private_key(self.pair.key, self._key)
+        pair = _files(folder, name)
+        _write_certificate(pair.certificate, certificate)
+        write_private_key(pair.key, key)
+        return cls(folder, certificate, key, pair)
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Self:
+        """Read an authority that was created before.
+
+        Raises:
+            OSError: the folder has no such authority.
+        """
+        pair = _files(folder, name)
+        certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+        key = serialization.load_pem_private_key(pair.key.read_bytes(), password=None)
+        return cls(folder, certificate, cast("ec.EllipticCurvePrivateKey", key), pair)
+
+    def bundle(self) -> str:
+        """Return its certificate in base64, as configurations of webhooks contain it."""
+        return base64.b64encode(self.pair.certificate.read_bytes()).decode()
 
     def client(self, file_name: str, user: str, groups: Sequence[str] = ()) -> Pair:
         """Return a certificate of the given user in the given groups."""
@@ -68,7 +103,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         public_key = key.public_key()
         builder = (
-            _builder(subject, self._name, public_key)
+            _builder(subject, self._certificate.subject, public_key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
@@ -79,10 +114,14 @@ class Authority:
         )
         if names is not None:
             builder = builder.add_extension(names, critical=False)
-        pair = Pair(self._folder / f"{file_name}.crt", self._folder / f"{file_name}.key")
+        pair = _files(self._folder, file_name)
         _write_certificate(pair.certificate, builder.sign(self._key, hashes.SHA256()))
         write_private_key(pair.key, key)
         return pair
+
+
+def _files(folder: Path, name: str) -> Pair:
+    return Pair(folder / f"{name}.crt", folder / f"{name}.key")
 
 
 def write_signing_keys(private: Path, public: Path) -> None:

@@ -65,6 +65,7 @@ _IN_TURN = {
         "tests/faults/test_first_decisions.py",
     },
 }
+_WITH_OPERATORS = "tests/operators/"
 _SHARED_IN_TURN = {file: name for name, files in _IN_TURN.items() for file in files}
 _NEEDS_CONTROL_PLANE = {
     "cluster",
@@ -82,6 +83,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=DEFAULT_GROUP,
         help=f"the API group that the tests use (default {DEFAULT_GROUP})",
     )
+    parser.addoption(
+        "--operators",
+        nargs="?",
+        const="all",
+        default="",
+        metavar="CASE,…",
+        help="run the stories with real operators, of all cases or of these; without it, none of them",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,6 +99,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("GOGC", "400")
     if not _is_worker(config):
         os.environ[_OWNER] = json.dumps(asdict(processes.current()))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the stories with real operators, unless an option asks for them."""
+    is_folder = collection_path == config.rootpath / _WITH_OPERATORS
+    return True if is_folder and not config.getoption("--operators") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -127,6 +142,9 @@ class _Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = _file_of(nodeid)
+        if file.startswith(_WITH_OPERATORS):
+            # The stories of a case share a control plane with its operators, which only one process uses.
+            return nodeid.partition("[")[2]
         return _SHARED_IN_TURN.get(file, file if file in _ONE_AT_A_TIME else nodeid)
 
 
@@ -152,7 +170,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Stop the clusters of the run. Keep the logs if the run failed."""
     if _is_worker(session.config):
         return
-    owner = _owner()
+    owner = owner_of_run()
     clusters_of_run = [
         cluster for cluster in all_clusters() if processes.read(cluster.folder / "owner.json") == owner
     ]
@@ -175,11 +193,11 @@ def api_group(request: pytest.FixtureRequest) -> str:
 def cluster() -> LocalCluster:
     """The control plane that all tests of the run share. Tests use namespaces of their own."""
     named = os.environ.get("ADMITQ_TEST_CLUSTER")
-    shared = LocalCluster(named or f"test-{_owner().pid}")
+    shared = LocalCluster(named or f"test-{owner_of_run().pid}")
     if named and shared.exists() and shared.healthy():
         return shared
     reclaim_orphans(_quietly)
-    shared.start((_POOL,), owner=None if named else _owner(), say=_quietly)
+    shared.start((_POOL,), owner=None if named else owner_of_run(), say=_quietly)
     return shared
 
 
@@ -191,7 +209,7 @@ def admitq_running(api_group: str) -> Installation:
     the cluster of the fixture `cluster`, in which only tests change objects.
     """
     reclaim_orphans(_quietly)
-    return _installation(f"test-{_owner().pid}{_WITH_ADMITQ}", (_POOL,), api_group, _every_kind())
+    return _installation(f"test-{owner_of_run().pid}{_WITH_ADMITQ}", (_POOL,), api_group, _every_kind())
 
 
 @pytest.fixture(scope="session")
@@ -257,13 +275,13 @@ def _stop(cluster: LocalCluster, *, failed: bool) -> None:
         Installation(cluster).stop()
         _keep_calls(cluster)
     if failed:
-        _keep_logs(cluster)
+        keep_logs(cluster)
     cluster.stop()
 
 
 def _cluster_with(name: str) -> LocalCluster:
     """Return the cluster of an installation with another configuration."""
-    return LocalCluster(f"test-{_owner().pid}{_CONFIGURED}{name}")
+    return LocalCluster(f"test-{owner_of_run().pid}{_CONFIGURED}{name}")
 
 
 def _every_kind() -> dict[str, Any]:
@@ -281,7 +299,7 @@ def _installation(
     """Return an installation that all workers of the run share. The first worker that needs it starts it."""
     cluster = LocalCluster(name)
     with exclusive(state_folder() / f"{name}.lock"):
-        cluster.start(pools, owner=_owner(), say=_quietly)
+        cluster.start(pools, owner=owner_of_run(), say=_quietly)
         installation = Installation(cluster)
         # Running processes do not show whether it is installed: a test of another worker may have stopped
         # them for a while.
@@ -313,9 +331,9 @@ def private_cluster(request: pytest.FixtureRequest) -> Generator[Callable[..., L
     before = request.session.testsfailed
 
     def start(pools: tuple[NodePool, ...] = (NodePool(count=2),), **options: Any) -> LocalCluster:
-        fresh = LocalCluster(f"test-{_owner().pid}-{secrets.token_hex(3)}")
+        fresh = LocalCluster(f"test-{owner_of_run().pid}-{secrets.token_hex(3)}")
         started.append(fresh)
-        fresh.start(pools, owner=_owner(), say=_quietly, **options)
+        fresh.start(pools, owner=owner_of_run(), say=_quietly, **options)
         return fresh
 
     yield start
@@ -449,7 +467,7 @@ def _check_access(session: pytest.Session, cluster: LocalCluster, exitstatus: in
 
 def _calls_of_the_run() -> Path:
     """Return the folder with the audit logs of the run's private clusters."""
-    return state_folder() / f"calls-{_owner().pid}.log"
+    return state_folder() / f"calls-{owner_of_run().pid}.log"
 
 
 def _keep_calls(cluster: LocalCluster) -> None:
@@ -458,7 +476,8 @@ def _keep_calls(cluster: LocalCluster) -> None:
             folder.write(cluster.audit_log.read_text())
 
 
-def _keep_logs(cluster: LocalCluster) -> None:
+def keep_logs(cluster: LocalCluster) -> None:
+    """Keep the logs of a cluster of a failed run."""
     folder = state_folder() / "failed"
     target = folder / cluster.name
     older = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime) if folder.exists() else []
@@ -476,7 +495,8 @@ def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
-def _owner() -> Process:
+def owner_of_run() -> Process:
+    """Return the main process of the run, which owns its clusters."""
     return Process(**json.loads(os.environ[_OWNER]))
 
 

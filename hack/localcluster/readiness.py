@@ -1,6 +1,7 @@
 """Wait until the components of a cluster are ready."""
 
 import http.client
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -33,6 +34,15 @@ def holds_in_time(condition: Callable[[], bool], check: Callable[[], None]) -> b
             return False
 
     return processes.wait(over, timeout_s=PATIENCE_S, interval_s=0.05)
+
+
+def accepts(port: int) -> bool:
+    """Whether a process accepts connections on a port of loopback."""
+    try:
+        with socket.create_connection((components.LOOPBACK, port), timeout=5.0):
+            return True
+    except OSError:
+        return False
 
 
 def answers(port: int, path: str) -> bool:

@@ -1,0 +1,196 @@
+"""Builds operators from the pinned modules of their projects, into the cache folder.
+
+Each is built in a copy of its module. So the go.mod and go.sum of the project apply, and the program consists
+of what the project released. The copy gets one more file, which sets the port of its webhooks.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from localcluster import binaries, project_modules, toolchain
+from localcluster.folders import cache_folder
+from localcluster.locks import exclusive
+from localcluster.operators import Edit, Operator
+from localcluster.project_modules import ModuleError
+
+_PORT_FILE = "zz_webhook_port.go"
+_PORT_SOURCE = """package main
+
+import (
+	"os"
+	"strconv"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+// Several operators share one machine, so each needs a port of its own.
+func init() {
+	if port, err := strconv.Atoi(os.Getenv("WEBHOOK_PORT")); err == nil {
+		webhook.DefaultPort = port
+	}
+}
+"""
+
+
+class OperatorBuildError(Exception):
+    """An operator cannot be built. The message has its name and the cause."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """What was built of an operator.
+
+    Attributes:
+        folder: the folder of the build in the cache.
+    """
+
+    folder: Path
+
+    @property
+    def program(self) -> Path:
+        """The operator."""
+        return self.folder / "operator"
+
+    @property
+    def samples(self) -> Path:
+        """The folder of the project's manifests for users, as in the module."""
+        return self.folder / "samples"
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Return the manifests of the operator, as its project publishes them."""
+        return json.loads((self.folder / "manifests.json").read_text())
+
+
+def build(operators: Iterable[Operator], say: Callable[[str], None]) -> dict[str, Build]:
+    """Build operators unless the cache has them. Return the builds by name.
+
+    Raises:
+        OperatorBuildError: a module is not available, or a program does not build.
+    """
+    return {operator.name: _built(operator, say) for operator in operators}
+
+
+def is_built(operator: Operator) -> bool:
+    """Whether the cache has this version of the operator."""
+    return _folder(operator).exists()
+
+
+def _folder(operator: Operator) -> Path:
+    what = (operator.package, operator.samples, operator.edits, _PORT_SOURCE)
+    manifests = (
+        operator.kustomizations,
+        operator.chart,
+        operator.namespace,
+        sorted(operator.chart_values.items()),
+    )
+    key = f"{project_modules.checksum(operator.module)} {what!r} {manifests!r}"
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    return cache_folder() / "operators" / f"{operator.name}-{digest}"
+
+
+def _built(operator: Operator, say: Callable[[str], None]) -> Build:
+    folder = _folder(operator)
+    if not folder.exists():
+        with exclusive(
+            folder.with_suffix(".lock"),
+            waiting=lambda: say(f"another process builds {operator.name}, waiting for it"),
+        ):
+            if not folder.exists():
+                _build(operator, folder, say)
+    return Build(folder)
+
+
+def _build(operator: Operator, folder: Path, say: Callable[[str], None]) -> None:
+    say(f"building {operator.name} into {folder}")
+    begin = time.monotonic()
+    try:
+        module = project_modules.download([operator.module], say)[operator.module]
+    except ModuleError as error:
+        raise OperatorBuildError(f"{operator.name}: {error}") from error
+    # Only a complete build gets its final name.
+    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
+    source = unfinished / "source"
+    try:
+        shutil.copytree(module, source)
+        _make_writable(source)
+        _write_manifests(operator, source, unfinished / "manifests.json")
+        for name in operator.samples:
+            shutil.copytree(source / name, unfinished / "samples" / name)
+        _compile(operator, source, unfinished / "operator")
+        shutil.rmtree(source)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    say(f"built {operator.name} in {time.monotonic() - begin:.0f} s")
+
+
+def _make_writable(source: Path) -> None:
+    """Make a copy of a module writable. The module cache is read-only."""
+    for path in (source, *source.rglob("*")):
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+
+
+def _write_manifests(operator: Operator, source: Path, target: Path) -> None:
+    programs = binaries.located()
+    commands = [
+        [str(programs["kubectl"]), "kustomize", str(source / name)] for name in operator.kustomizations
+    ]
+    if operator.chart:
+        values = target.with_name("values.json")
+        values.write_text(json.dumps(operator.chart_values))
+        helm = [
+            str(programs["helm"]),
+            "template",
+            operator.name,
+            str(source / operator.chart),
+            "--include-crds",
+        ]
+        commands.append([*helm, "--namespace", operator.namespace, "--values", str(values)])
+    rendered = [_run(operator, command, source) for command in commands]
+    objects = [obj for text in rendered for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
+    target.write_text(json.dumps(objects))
+
+
+def _compile(operator: Operator, source: Path, target: Path) -> None:
+    for edit in operator.edits:
+        apply_edit(operator.name, source, edit)
+    (source / operator.package / _PORT_FILE).write_text(_PORT_SOURCE)
+    go = toolchain.go(lambda _: None)
+    command = [str(go), "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(target)]
+    _run(operator, [*command, f"./{operator.package}"], source)
+
+
+def apply_edit(name: str, source: Path, edit: Edit) -> None:
+    """Apply a change to the source of an operator.
+
+    Raises:
+        OperatorBuildError: the file does not contain the old text exactly once.
+    """
+    path = source / edit.file
+    text = path.read_text()
+    if text.count(edit.old) != 1:
+        raise OperatorBuildError(
+            f"{name}: {edit.file} has {text.count(edit.old)} times {edit.old!r}, not once"
+        )
+    path.write_text(text.replace(edit.old, edit.new))
+
+
+def _run(operator: Operator, argv: list[str], folder: Path) -> str:
+    process = subprocess.run(
+        argv, cwd=folder, env=toolchain.environment(), capture_output=True, text=True, check=False
+    )
+    if process.returncode != 0:
+        last_lines = "\n".join(process.stderr.splitlines()[-30:])
+        raise OperatorBuildError(f"{operator.name}: {' '.join(argv[:2])} failed:\n{last_lines}")
+    return process.stdout

@@ -1,0 +1,293 @@
+"""Operators beside a local cluster: their manifests are applied, and their processes run on loopback."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from localcluster import crds, operator_builds, processes
+from localcluster.api import Api
+from localcluster.cluster import LocalCluster, to_stderr
+from localcluster.cluster_processes import ClusterError
+from localcluster.components import LOOPBACK
+from localcluster.operator_builds import Build
+from localcluster.operators import HEALTH, PORTS, WEBHOOK, Operator, with_needs
+from localcluster.pki import Authority
+from localcluster.ports import free_ports
+from localcluster.readiness import accepts, answers
+
+_READY_WITHIN_S = 120.0
+_TOKEN_LIFETIME_S = 30 * 24 * 3600
+_FIELD_MANAGER = "fieldManager=admitq-tests&force=true"
+
+_PATHS: Mapping[str, str] = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
+    "Secret": "/api/v1/namespaces/{namespace}/secrets",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+}
+"""The kinds of manifests that are applied, in this order after the CRDs. A Deployment is not: its process
+runs beside the cluster. Nothing here provides the kinds of certificate and metrics operators."""
+
+
+class OperatorRun:
+    """An operator beside a cluster.
+
+    Args:
+        cluster: a running cluster.
+        operator: the operator.
+        built: its build.
+    """
+
+    def __init__(self, cluster: LocalCluster, operator: Operator, built: Build) -> None:
+        self.cluster = cluster
+        self.operator = operator
+        self.built = built
+        self._folder = cluster.folder / "operators" / operator.name
+
+    @property
+    def process_name(self) -> str:
+        """The name of its process in the cluster."""
+        return f"operator-{self.operator.name}"
+
+    def install(self) -> None:
+        """Apply the manifests of the project, with webhooks at the address of the process."""
+        if self.operator.has_webhooks:
+            self._write_certificate()
+        values = self._values()
+        manifests: list[dict[str, Any]] = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.operator.namespace}},
+            *(
+                self._at_own_address(obj)
+                for obj in self.built.manifests()
+                if f"{obj['kind']}/{obj['metadata']['name']}" not in self.operator.without
+            ),
+            *filled(list(self.operator.objects), values),
+            *self._secrets(),
+        ]
+        crds.apply(
+            self.cluster,
+            [
+                crds.without_descriptions(obj)
+                for obj in manifests
+                if obj["kind"] == "CustomResourceDefinition"
+            ],
+        )
+        with self.cluster.api() as api:
+            for kind, path in _PATHS.items():
+                for obj in manifests:
+                    if obj["kind"] == kind:
+                        _apply(api, path.format(namespace=obj["metadata"].get("namespace", "default")), obj)
+            self._write_kubeconfig(self._token(api))
+
+    def start(self) -> None:
+        """Start the process and wait until it is ready.
+
+        Raises:
+            ClusterError: it ends or does not become ready.
+        """
+        values = self._values()
+        if self.operator.configuration:
+            configuration = filled(self.operator.configuration, values)
+            (self._folder / "config.json").write_text(json.dumps(configuration, indent=2))
+        arguments = filled(list(self.operator.arguments), values)
+        self.cluster.spawn(
+            self.process_name,
+            [str(self.built.program), *arguments],
+            environment={
+                **_inherited(),
+                "KUBECONFIG": str(self._kubeconfig),
+                # Operators without a setting take their certificate from a folder of this one.
+                "TMPDIR": str(self._folder),
+                "WEBHOOK_PORT": values[WEBHOOK],
+                **filled(self.operator.environment, values),
+            },
+        )
+        self._await_ready(self._ports())
+
+    def stop(self) -> None:
+        """Terminate the process. Its manifests stay."""
+        self.cluster.terminate(self.process_name)
+
+    def kill(self) -> None:
+        """Kill the process by SIGKILL, as in a crash."""
+        self.cluster.kill(self.process_name)
+
+    @property
+    def _kubeconfig(self) -> Path:
+        return self._folder / "kubeconfig"
+
+    @property
+    def _certificates(self) -> Path:
+        return self._folder / "k8s-webhook-server" / "serving-certs"
+
+    def _ports(self) -> dict[str, int]:
+        """Return ports that stay the same as long as the cluster exists."""
+        file = self._folder / "ports.json"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(free_ports(PORTS)))
+        return json.loads(file.read_text())
+
+    def _values(self) -> dict[str, str]:
+        """Return the values for the names in the texts of the operator."""
+        return {
+            **{name: str(port) for name, port in self._ports().items()},
+            "config": str(self._folder / "config.json"),
+            "certificates": str(self._certificates),
+            "folder": str(self._folder),
+            "cache": str(self.built.folder),
+        }
+
+    def _secrets(self) -> list[dict[str, Any]]:
+        """Return the Secret with the certificates of the webhooks, if the operator reads them from one."""
+        if not self.operator.secret:
+            return []
+        authority = Authority.load(self.cluster.folder / "pki", "ca").pair
+        files = {
+            "ca.crt": authority.certificate,
+            "ca.key": authority.key,
+            "tls.crt": self._certificates / "tls.crt",
+            "tls.key": self._certificates / "tls.key",
+        }
+        metadata = {"name": self.operator.secret, "namespace": self.operator.namespace}
+        content = {name: path.read_text() for name, path in files.items()}
+        return [{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": content}]
+
+    def _at_own_address(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """Return a manifest of webhooks with URLs and the authority of the cluster; others unchanged."""
+        if not obj["kind"].endswith("WebhookConfiguration"):
+            return obj
+        authority = Authority.load(self.cluster.folder / "pki", "ca").bundle()
+        webhooks = [
+            {**webhook, "clientConfig": {"url": self._url(webhook), "caBundle": authority}}
+            for webhook in obj["webhooks"]
+        ]
+        return {**obj, "webhooks": webhooks}
+
+    def _url(self, webhook: Mapping[str, Any]) -> str:
+        path = webhook["clientConfig"]["service"]["path"]
+        return f"https://{LOOPBACK}:{self._ports()[WEBHOOK]}{path}"
+
+    def _token(self, api: Api) -> str:
+        operator = self.operator
+        answer = api.request(
+            "POST",
+            f"/api/v1/namespaces/{operator.namespace}/serviceaccounts/{operator.account}/token",
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": _TOKEN_LIFETIME_S},
+            },
+        )
+        return str(answer["status"]["token"])
+
+    def _write_kubeconfig(self, token: str) -> None:
+        name = self.cluster.name
+        server = {"server": self.cluster.server, "certificate-authority": str(self.cluster.authority)}
+        context = {"cluster": name, "user": self.operator.account, "namespace": self.operator.namespace}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": server}],
+            "users": [{"name": self.operator.account, "user": {"token": token}}],
+            "contexts": [{"name": name, "context": context}],
+            "current-context": name,
+        }
+        self._kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+        self._kubeconfig.touch(mode=0o600)
+        self._kubeconfig.write_text(json.dumps(config, indent=2))
+
+    def _write_certificate(self) -> None:
+        self._certificates.mkdir(parents=True, exist_ok=True)
+        authority = Authority.load(self.cluster.folder / "pki", "ca")
+        # Operators that renew their certificate verify that it is for the Service of their webhooks.
+        services = {
+            f"{webhook['clientConfig']['service']['name']}.{self.operator.namespace}.svc"
+            for obj in self.built.manifests()
+            for webhook in obj.get("webhooks", ())
+        }
+        names = (LOOPBACK, "localhost", *sorted(services))
+        pair = authority.server(f"operator-{self.operator.name}", names)
+        shutil.copy(pair.certificate, self._certificates / "tls.crt")
+        shutil.copy(pair.key, self._certificates / "tls.key")
+
+    def _await_ready(self, ports: Mapping[str, int]) -> None:
+        process = self.cluster.processes.all()[self.process_name]
+
+        def is_ready() -> bool:
+            serves = not self.operator.has_webhooks or accepts(ports[WEBHOOK])
+            return serves and answers(ports[HEALTH], self.operator.health_path)
+
+        processes.wait(lambda: not process.alive() or is_ready(), timeout_s=_READY_WITHIN_S, interval_s=0.1)
+        if not (process.alive() and is_ready()):
+            what = f"was not ready within {_READY_WITHIN_S:.0f} s" if process.alive() else "ended"
+            raise ClusterError(
+                f"{self.process_name} {what}. The end of {self.cluster.log(self.process_name)}:\n"
+                f"{self.cluster.last_words(self.process_name)}"
+            )
+
+
+def run_operators(
+    cluster: LocalCluster, names: Iterable[str], say: Callable[[str], None] = to_stderr
+) -> dict[str, OperatorRun]:
+    """Build, install and start operators, and those that they need. Those that run already stay.
+
+    Args:
+        cluster: a running cluster.
+        names: names of operators.
+        say: receives a message for each step.
+
+    Returns:
+        The running operators by name.
+
+    Raises:
+        UnknownOperatorError: a name is unknown.
+        OperatorBuildError: one cannot be built.
+        ClusterError: one ends or does not become ready.
+    """
+    operators = with_needs(names)
+    builds = operator_builds.build(operators, say)
+    runs = {each.name: OperatorRun(cluster, each, builds[each.name]) for each in operators}
+    running = {name for name, process in cluster.processes.all().items() if process.alive()}
+    for run in runs.values():
+        if run.process_name not in running:
+            run.install()
+            run.start()
+            say(f"operator {run.operator.name} runs, its log is {cluster.log(run.process_name)}")
+    return runs
+
+
+def filled(value: Any, values: Mapping[str, str]) -> Any:
+    """Return a value with values in place of their names in braces. A port alone becomes a number."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value)
+        return {key: filled(item, values) for key, item in items.items()}
+    if isinstance(value, list):
+        return [filled(item, values) for item in cast("list[Any]", value)]
+    if not isinstance(value, str):
+        return value
+    is_port = value in {f"{{{name}}}" for name in PORTS}
+    return int(value.format(**values)) if is_port else value.format(**values)
+
+
+def _apply(api: Api, path: str, obj: Mapping[str, Any]) -> None:
+    api.request(
+        "PATCH",
+        f"{path}/{obj['metadata']['name']}?{_FIELD_MANAGER}",
+        obj,
+        content_type="application/apply-patch+yaml",
+    )
+
+
+def _inherited() -> dict[str, str]:
+    """Return the environment of this process without its credentials for other clusters."""
+    return {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
