@@ -454,14 +454,16 @@ class PlayedJob:
         listed = (await self.workload())["spec"]["podSets"]
         return {one.get("name", "main"): one.get("count", 1) for one in listed}
 
-    def not_injected(self, job: dict[str, Any], workload: dict[str, Any]) -> list[str]:
-        """Fields that an admission injects and that the job's podsets lack."""
+    def not_injected(
+        self, job: dict[str, Any], workload: dict[str, Any], flavor: Mapping[str, Any] = FLAVOR
+    ) -> list[str]:
+        """Fields that an admission in a flavor injects and that the job's podsets lack."""
         names, kind = self.stage.names, self.case.integration.kind
         queue = value_at(workload, ("spec", "queueName"))
         lacking: list[str] = []
         for pod_set in self.case.podSets:
             given: Mapping[str, Any] = {
-                "nodeSelector": FLAVOR["nodeLabels"],
+                "nodeSelector": flavor["nodeLabels"],
                 "labels": {
                     names.podset: pod_set.name,
                     names.local_queue_name: queue,
@@ -476,7 +478,7 @@ class PlayedJob:
                     lacking.append(f"{kind} {pod_set.name}: {what} at {place} are {found}, not {wanted}")
             place = pod_set.place("tolerations")
             found = [] if place is None else value_at(job, place, [])
-            if place is not None and not all(one in found for one in FLAVOR["tolerations"]):
+            if place is not None and not all(one in found for one in flavor["tolerations"]):
                 lacking.append(f"{kind} {pod_set.name}: tolerations are {found}")
         return lacking
 

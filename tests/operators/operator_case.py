@@ -1,0 +1,232 @@
+"""The case files of kinds with a real operator, and jobs that it runs.
+
+``cases/README.md`` describes the files.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from admitq.runtime.resources import PODS
+from admitq_api.json_objects import value_at
+from admitq_api.labels import DEFAULT_GROUP
+from localcluster import operator_builds, operators
+from localcluster.waiting import eventually
+from tests.controlplane.kind_cases import KINDS, KindCase, PlayedJob, PodSetCase, in_group, load, with_changes
+from tests.controlplane.stage import Stage
+
+FOLDER = Path(__file__).parent / "cases"
+QUEUE = "lq"
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """Which pods end, so that the job ends."""
+
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    """Fields of the job."""
+    pods: str = ""
+    """A label selector of these pods; by default all."""
+    message: str = ""
+    """The message of the ended Workload, if it differs from that of the case without operators."""
+    annotated: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    """``pods``, a label selector, and their ``annotations``, which decide what programs in them answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restart(End):
+    """Which pods fail, so that the operator restarts the job."""
+
+    until: Mapping[str, Any]
+    """Fields of the restarted job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A change of the size of a job."""
+
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    """Fields of the job before."""
+    change: Mapping[str, Any]
+    podSets: Mapping[str, int]  # noqa: N815 as in the YAML
+    """The counts of the Workload's podsets after it."""
+    pods: int
+    """The number of pods after it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partial:
+    """A job that is admitted with fewer pods."""
+
+    given: Mapping[str, Any]
+    quota: Mapping[str, Any]
+    counts: Mapping[str, int]
+    pods: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorCase:
+    """The cases of one kind with its operator."""
+
+    name: str
+    kind: KindCase
+    """The kind, with a manifest of the operator's samples."""
+    operators: tuple[str, ...]
+    pods: int
+    """The number of pods of a running job."""
+    quota: Mapping[str, Any]
+    """The amounts that one job requests."""
+    succeeded: End = dataclasses.field(default_factory=End)
+    failed: End = dataclasses.field(default_factory=End)
+    restart: Restart | None = None
+    scale: Size | None = None
+    partial: Partial | None = None
+    cannot: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Stories that are not possible for the kind, each with the reason."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_PARTS: Mapping[str, Any] = {
+    "succeeded": End,
+    "failed": End,
+    "restart": Restart,
+    "scale": Size,
+    "partial": Partial,
+}
+
+
+def names() -> list[str]:
+    """The names of the cases."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@cache
+def operators_of(name: str) -> tuple[str, ...]:
+    """The operators that a case needs."""
+    return tuple(_given(name, DEFAULT_GROUP)["operators"])
+
+
+def has_story(name: str, story: str) -> bool:
+    """Whether a story applies to a case."""
+    given = _given(name, DEFAULT_GROUP)
+    optional = {"restart", "scale", "partial"}
+    return story not in given.get("cannot", {}) and (story not in optional or story in given)
+
+
+def load_case(name: str, group: str) -> OperatorCase:
+    """The cases of a kind, with labels of an API group. Its operators must be built."""
+    given = _given(name, group)
+    framework = given.pop("framework")
+    (integration,) = (one for one in KINDS if one.framework == framework)
+    kind = load(integration, group)
+    manifest = given.pop("manifest", None)
+    if isinstance(manifest, Mapping):
+        kind = dataclasses.replace(kind, manifest=_sample(manifest, kind))
+    changes = {
+        f"metadata.labels[{group}/queue-name]": QUEUE,
+        **given.pop("changes", {}),
+    }
+    kind = dataclasses.replace(kind, manifest=with_changes(kind.manifest, changes))
+    if "podSets" in given:
+        kind = dataclasses.replace(kind, podSets=tuple(PodSetCase(**one) for one in given.pop("podSets")))
+    for key, cls in _PARTS.items():
+        if key in given:
+            given[key] = cls(**given[key])
+    given["operators"] = tuple(given["operators"])
+    return OperatorCase(name=name, kind=kind, **given)
+
+
+def _given(name: str, group: str) -> dict[str, Any]:
+    return yaml.load(in_group((FOLDER / f"{name}.yaml").read_text(), group), Loader=yaml.CSafeLoader)
+
+
+def _sample(given: Mapping[str, str], kind: KindCase) -> dict[str, Any]:
+    """The first object of the kind in a sample of an operator."""
+    operator = operators.named(given["operator"])
+    (build,) = operator_builds.build([operator], lambda _: None).values()
+    text = (build.samples / given["file"]).read_text()
+    for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
+        if document and document["kind"] == kind.integration.kind:
+            return document
+    raise LookupError(f"{given['file']} has no {kind.integration.kind}")
+
+
+@dataclass(frozen=True)
+class OperatedJob(PlayedJob):
+    """A job that a real operator runs."""
+
+    async def pods(self, selector: str = "") -> list[dict[str, Any]]:
+        """The pods of the namespace, which has one job, without those that are being deleted."""
+        found, _ = await self.stage.client.list(PODS, self.stage.namespace, label_selector=selector or None)
+        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+
+    async def until_pods_run(self, count: int) -> list[dict[str, Any]]:
+        """Wait until exactly this number of pods runs, and return them."""
+
+        async def running() -> list[dict[str, Any]]:
+            pods = await self.pods()
+            active = [one for one in pods if one["status"].get("phase") in {"Pending", "Running"}]
+            assert [one["status"]["phase"] for one in active] == ["Running"] * count
+            return active
+
+        return await eventually(running, what=f"{count} running pods of {self.name}")
+
+    async def until_no_pods(self) -> None:
+        """Wait until no pod exists."""
+
+        async def names_of_pods() -> list[str]:
+            return [one["metadata"]["name"] for one in await self.pods()]
+
+        await self.stage.until(names_of_pods, [], what=f"no pods of {self.name}")
+
+    async def end_pods(self, phase: str, end: End) -> None:
+        """Let running pods end, as their kubelets would report it."""
+        if end.annotated:
+            for pod in await self.pods(end.annotated["pods"]):
+                annotations = {"metadata": {"annotations": end.annotated["annotations"]}}
+                await self.stage.change(PODS, pod["metadata"]["name"], annotations)
+        for pod in await self.pods(end.pods):
+            if pod["status"].get("phase") == "Running":
+                await self.stage.change(PODS, pod["metadata"]["name"], _ended(pod, phase), "status")
+
+    async def counts(self) -> dict[str, int]:
+        """The counts of the admission, by podset."""
+        listed = value_at(await self.workload(), ("status", "admission", "podSetAssignments"), [])
+        return {one["name"]: one["count"] for one in listed}
+
+
+def _ended(pod: dict[str, Any], phase: str) -> dict[str, Any]:
+    code = 0 if phase == "Succeeded" else 1
+    states = [
+        {
+            **status,
+            "ready": False,
+            "started": False,
+            "state": {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}},
+        }
+        for status in pod["status"].get("containerStatuses", [])
+    ]
+    return {"status": {"phase": phase, "containerStatuses": states}}
+
+
+async def submit(
+    stage: Stage,
+    case: OperatorCase,
+    name: str = "j",
+    *,
+    changes: Mapping[str, Any] | None = None,
+    **labels: str,
+) -> OperatedJob:
+    """Create a job from the operator's sample, as its user would."""
+    obj = with_changes(case.kind.manifest, changes or {})
+    metadata: dict[str, Any] = {**obj["metadata"], "name": name, "namespace": stage.namespace}
+    metadata["labels"] = {**metadata["labels"], **labels}
+    await stage.client.create(case.kind.resource, {**obj, "metadata": metadata})
+    return OperatedJob(stage, case.kind, name)

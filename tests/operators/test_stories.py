@@ -1,0 +1,262 @@
+"""Stories of job kinds with the operators that users run, on simulated nodes.
+
+The case file of a kind has what differs; ``cases/README.md`` describes it.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS
+from admitq.workloads.transitions import is_reserved
+from admitq_api.conditions import parse_time
+from admitq_api.json_objects import value_at
+from localcluster.operator_processes import OperatorRun
+from tests.controlplane.kind_cases import create_other, differences
+from tests.controlplane.stage import Stage
+from tests.operators.operator_case import QUEUE, OperatedJob, OperatorCase, has_story, names, submit
+from tests.operators.places import FLAVOR, NODE_LABELS, RESERVED, TOLERATIONS
+
+pytestmark = pytest.mark.operators
+
+STORIES: Final = (
+    "run",
+    "fail",
+    "preempt",
+    "delete",
+    "restart",
+    "scale",
+    "partial",
+    "pods-ready",
+    "operator-restart",
+    "webhook-down",
+)
+"""The stories that case files may exclude, with a reason."""
+
+
+def story(name: str) -> Any:
+    """Parametrize a test with the kinds to which a story applies."""
+    cases = [pytest.param(case, id=case) for case in names() if has_story(case, name)]
+    return pytest.mark.parametrize("case_name", cases, indirect=True, scope="session")
+
+
+async def open_queue(
+    stage: Stage, case: OperatorCase, *, jobs: int = 1, quota: Any = None, **spec: Any
+) -> None:
+    """Create a queue with quota for a number of jobs on the reserved nodes."""
+    await stage.flavor("f", **FLAVOR)
+    given = quota or case.quota
+    resources = [
+        {"name": name, "nominalQuota": amount if jobs == 1 else "1000Gi"} for name, amount in given.items()
+    ]
+    flavors = [{"name": stage.own("f"), "resources": resources}]
+    groups = [{"coveredResources": list(given), "flavors": flavors}]
+    await stage.cluster_queue("cq", resourceGroups=groups, **spec)
+    await stage.local_queue(QUEUE)
+    for obj in case.kind.objects:
+        await create_other(stage, obj)
+
+
+async def hold(stage: Stage, *, held: bool) -> None:
+    policy = {"spec": {"stopPolicy": "HoldAndDrain" if held else "None"}}
+    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), policy)
+
+
+async def until_running(
+    case: OperatorCase, job: OperatedJob, pods: int | None = None
+) -> list[dict[str, Any]]:
+    """Wait until a job runs where and as its admission says; return its pods."""
+    await job.until_condition("Admitted", "True")
+    found = await job.until_pods_run(case.pods if pods is None else pods)
+    admitted = condition_time(await job.workload(), "Admitted")
+    for pod in found:
+        name = pod["metadata"]["name"]
+        assert parse_time(pod["metadata"]["creationTimestamp"]) >= admitted, name
+        assert pod["spec"]["nodeName"].startswith(RESERVED), name
+        assert NODE_LABELS.items() <= pod["spec"]["nodeSelector"].items(), name
+        assert all(one in pod["spec"]["tolerations"] for one in TOLERATIONS), name
+    return found
+
+
+def condition_time(workload: dict[str, Any], type_: str) -> int:
+    (found,) = (one for one in workload["status"]["conditions"] if one["type"] == type_)
+    return parse_time(found["lastTransitionTime"])
+
+
+async def until_ended(job: OperatedJob, reason: str, message: str) -> None:
+    await job.until_condition("Finished", "True", reason, message)
+
+    async def finalizers() -> list[str]:
+        return (await job.workload())["metadata"].get("finalizers", [])
+
+    await job.stage.until(finalizers, [])
+
+
+@story("run")
+async def test_job_is_held_admitted_and_runs_to_its_end(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case, stopPolicy="Hold")
+    job = await submit(stage, case)
+    assert differences(await job.get(), case.kind.suspended) == []
+    await job.until_condition("QuotaReserved", "False", "Suspended")
+    assert await job.pod_sets() == {one.name: one.count for one in case.kind.podSets}
+    assert await job.pods() == []
+    await hold(stage, held=False)
+    await until_running(case, job)
+    assert job.not_injected(await job.get(), await job.workload(), FLAVOR) == []
+    await job.until_condition("PodsReady", "True", "Started")
+    await job.end_pods("Succeeded", case.succeeded)
+    await until_ended(job, "Succeeded", case.kind.messages["succeeded"])
+
+
+@story("fail")
+async def test_failed_job_ends_as_failed(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case)
+    job = await submit(stage, case, changes=case.failed.given)
+    await until_running(case, job)
+    await job.end_pods("Failed", case.failed)
+    await until_ended(job, "Failed", case.failed.message or case.kind.messages["failed"])
+
+
+@story("preempt")
+async def test_preempted_job_is_stopped_and_resumed(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case, preemption={"withinClusterQueue": "LowerPriority"})
+    await stage.create(stage.kinds.workload_priority_classes, stage.own("high"), {"value": 1000})
+    job = await submit(stage, case)
+    before = {one["metadata"]["uid"] for one in await until_running(case, job)}
+
+    await stage.job("first", cpu=case.quota["cpu"], labels={stage.names.priority_class: stage.own("high")})
+    await job.until_condition("Evicted", "True", "Preempted")
+    await job.until_suspended()
+    await job.until_no_pods()
+    await stage.until_running("first")
+    assert not is_reserved(await job.workload())
+
+    await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")
+    after = {one["metadata"]["uid"] for one in await until_running(case, job)}
+    assert not before & after
+    await job.until_condition("PodsReady", "True")
+
+
+@story("delete")
+async def test_job_is_deleted_while_queued_and_while_running(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case)
+    running = await submit(stage, case, "running")
+    await until_running(case, running)
+    queued = await submit(stage, case, "queued")
+    await queued.until_condition("QuotaReserved", "False", "WaitingForQuota")
+    for job in (queued, running):
+        await stage.client.delete(case.kind.resource, job.name, stage.namespace, propagation="Background")
+        await stage.until(job.is_gone_for_good)
+    await running.until_no_pods()
+
+    async def reserving() -> Any:
+        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+        return value_at(queue, ("status", "reservingWorkloads"), 0)
+
+    await stage.until(reserving, 0)
+
+
+@story("restart")
+async def test_job_restarted_by_its_operator_keeps_its_admission(stage: Stage, case: OperatorCase) -> None:
+    assert case.restart is not None
+    await open_queue(stage, case)
+    job = await submit(stage, case, changes=case.restart.given)
+    before = {one["metadata"]["uid"] for one in await until_running(case, job)}
+    workload = await job.workload()
+    await job.end_pods("Failed", case.restart)
+    await job.until(case.restart.until)
+    after = {one["metadata"]["uid"] for one in await until_running(case, job)}
+    assert after != before
+    now = await job.workload()
+    assert now["metadata"]["uid"] == workload["metadata"]["uid"]
+    assert condition_time(now, "Admitted") == condition_time(workload, "Admitted")
+    await job.end_pods("Succeeded", case.succeeded)
+    await until_ended(job, "Succeeded", case.kind.messages["succeeded"])
+
+
+@story("scale")
+async def test_job_is_scaled_while_it_runs(stage: Stage, case: OperatorCase) -> None:
+    assert case.scale is not None
+    await open_queue(stage, case, jobs=3)
+    job = await submit(stage, case, changes=case.scale.given)
+    await until_running(case, job)
+    await job.change(case.scale.change)
+    await job.until_pods_run(case.scale.pods)
+    await stage.until(job.counts, dict(case.scale.podSets))
+
+
+@story("partial")
+async def test_job_is_admitted_with_fewer_pods(stage: Stage, case: OperatorCase) -> None:
+    assert case.partial is not None
+    await open_queue(stage, case, quota=case.partial.quota)
+    job = await submit(stage, case, changes=case.partial.given)
+    await until_running(case, job, case.partial.pods)
+    assert await job.counts() == dict(case.partial.counts)
+
+
+@story("pods-ready")
+async def test_job_with_pods_that_are_not_ready_is_evicted_after_the_timeout(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    not_ready = {
+        f"{one.template}.metadata.annotations[kwok.admitq.dev/ready]": "false" for one in templates(case)
+    }
+    job = await submit(stage, case, changes=not_ready)
+    await job.until_condition("Evicted", "True", "PodsReadyTimeout")
+    await job.until_suspended()
+    await job.until_no_pods()
+
+
+def templates(case: OperatorCase) -> list[Any]:
+    return [one for one in case.kind.podSets if one.template is not None]
+
+
+@story("operator-restart")
+async def test_job_survives_a_crash_of_its_operator(
+    stage: Stage, case: OperatorCase, operators: dict[str, OperatorRun]
+) -> None:
+    await open_queue(stage, case, stopPolicy="Hold")
+    job = await submit(stage, case)
+    await job.until_condition("QuotaReserved", "False", "Suspended")
+    await crash(operators)
+    await hold(stage, held=False)
+    # If the operator reviews updates, the job starts only after it is back.
+    await job.until_condition("Admitted", "True")
+    assert await job.pods() == []
+    await start(operators)
+    await until_running(case, job)
+    await crash(operators)
+    await job.change_workload({"spec": {"active": False}})
+    await job.until_condition("Evicted", "True", "Deactivated")
+    await start(operators)
+    await job.until_no_pods()
+    await job.until_condition("QuotaReserved", "False", "Deactivated")
+
+
+@story("webhook-down")
+async def test_job_is_refused_or_waits_while_the_webhook_of_its_operator_is_down(
+    stage: Stage, case: OperatorCase, operators: dict[str, OperatorRun]
+) -> None:
+    await open_queue(stage, case, stopPolicy="Hold")
+    job = await submit(stage, case)
+    await job.until_condition("QuotaReserved", "False", "Suspended")
+    await crash(operators)
+    with pytest.raises(ApiError, match="failed calling webhook"):
+        await submit(stage, case, "other")
+    await hold(stage, held=False)
+    await job.until_condition("QuotaReserved", "True")
+    await start(operators)
+    await until_running(case, job)
+
+
+async def crash(operators: dict[str, OperatorRun]) -> None:
+    for run in operators.values():
+        await asyncio.to_thread(run.kill)
+
+
+async def start(operators: dict[str, OperatorRun]) -> None:
+    for run in operators.values():
+        await asyncio.to_thread(run.start)
