@@ -17,10 +17,13 @@ async def create_group_pods(stage: Stage, lws: dict[str, Any], number: int) -> N
     for worker in range(group["size"]):
         made = group["workerTemplate"] if worker else group["leaderTemplate"]
         marks = {
+            # The tests find the pods of a group by this label, which the controller does not write.
             "app": f"{name}-{number}",
             f"{PREFIX}name": name,
             f"{PREFIX}group-index": str(number),
             f"{PREFIX}worker-index": str(worker),
         }
         metadata = {**made["metadata"], "labels": {**made["metadata"].get("labels", {}), **marks}}
-        await stage.create(PODS, f"{name}-{number}-{worker}", {"metadata": metadata, "spec": made["spec"]})
+        # The leader is a pod of the StatefulSet of all leaders, the workers are of one per group.
+        pod = f"{name}-{number}-{worker}" if worker else f"{name}-{number}"
+        await stage.create(PODS, pod, {"metadata": metadata, "spec": made["spec"]})

@@ -331,7 +331,7 @@ async def test_each_group_of_the_leader_worker_set_of_the_guide_is_admitted_as_a
     await until_pods(stage, f"{name}-0", Running=3)
     await until_pods(stage, f"{name}-1", held=3)
     await until_workload(stage, lws_name(lws, 0), "PodsReady", "True", "Started")
-    leader = await stage.get(PODS, f"{name}-0-0")
+    leader = await stage.get(PODS, f"{name}-0")
     assert leader["metadata"]["labels"][names.podset] == "leader"
     # All pods of an evicted group are deleted, and the next group runs.
     await stage.change(stage.kinds.workloads, lws_name(lws, 0), {"spec": {"active": False}})
