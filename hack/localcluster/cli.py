@@ -124,12 +124,22 @@ def _build(options: argparse.Namespace) -> int:
     return 0
 
 
+def _built(options: argparse.Namespace) -> int:
+    missing = [each.name for each in with_needs(options.operators) if not operator_builds.is_built(each)]
+    if missing:
+        to_stderr(
+            f"not built: {', '.join(missing)}; build: hack/cluster build --operators {','.join(missing)}"
+        )
+    return 1 if missing else 0
+
+
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "up": _up,
     "down": _down,
     "status": _status,
     "env": _env,
     "build": _build,
+    "built": _built,
 }
 
 
@@ -188,6 +198,9 @@ def _parser() -> argparse.ArgumentParser:
 
     build = commands.add_parser("build", help="build the programs only")
     _add_operators(build, "also build these operators")
+
+    built = commands.add_parser("built", help="fail unless operators are built")
+    _add_operators(built, "check these operators")
     return parser
 
 

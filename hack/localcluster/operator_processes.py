@@ -170,6 +170,7 @@ class OperatorRun:
         webhooks = [
             {**webhook, "clientConfig": {"url": self._url(webhook), "caBundle": authority}}
             for webhook in obj["webhooks"]
+            if f"Webhook/{webhook['name']}" not in self.operator.without
         ]
         return {**obj, "webhooks": webhooks}
 

@@ -60,7 +60,7 @@ class Operator:
         environment: environment variables of its own.
         needs: operators without which it does not work.
         edits: changes of its source before the build.
-        without: manifests to leave out, as `kind/name`.
+        without: manifests to leave out, as `kind/name`; `Webhook/name` for a webhook that it does not serve.
         samples: folders of the module with manifests for users.
         has_webhooks: whether it serves webhooks.
         calls_pods: whether it connects to pods, through the API server.
@@ -123,6 +123,9 @@ OPERATORS = (
             "--use-kubernetes-proxy",
         ),
         environment={"ENABLE_WEBHOOKS": "true"},
+        # Its manifests contain them, but the operator registers that of RayClusters only. Each RayJob would
+        # be refused.
+        without=("Webhook/vrayjob.kb.io", "Webhook/vrayservice.kb.io"),
         calls_pods=True,
     ),
 )

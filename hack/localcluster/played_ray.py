@@ -19,6 +19,12 @@ from aiohttp import web
 JOB_STATUS = "kwok.admitq.dev/ray-job-status"
 SERVE_STATUS = "kwok.admitq.dev/ray-serve-status"
 
+_MESSAGES = {
+    "SUCCEEDED": "Job finished successfully.",
+    "FAILED": "Job entrypoint command failed with exit code 1",
+}
+"""What the dashboard says of jobs with a status."""
+
 _API: web.AppKey[aiohttp.ClientSession] = web.AppKey("api", aiohttp.ClientSession)
 _SERVED: web.AppKey[dict[str, list[str]]] = web.AppKey("served", dict)
 """The names of the Serve applications of each head, by its UID."""
@@ -103,7 +109,8 @@ async def _submit(request: web.Request) -> web.Response:
 async def _read_job(request: web.Request) -> web.Response:
     name = request.match_info["id"]
     status = _annotation(await _pod(request), JOB_STATUS)
-    return web.json_response({"submission_id": name, "job_id": name, "status": status, "message": ""})
+    message = _MESSAGES.get(status, "")
+    return web.json_response({"submission_id": name, "job_id": name, "status": status, "message": message})
 
 
 async def _stop(request: web.Request) -> web.Response:

@@ -18,13 +18,14 @@ from localcluster.operator_processes import OperatorRun, run_operators
 from localcluster.operators import with_needs
 from localcluster.pytest_plugin import fresh_namespace, keep_logs, owner_of_run
 from tests.controlplane.stage import Stage
-from tests.operators.operator_case import OperatorCase, load_case, names, operators_of
+from tests.operators.operator_case import OperatorCase, excluded_stories, load_case, names, operators_of
 from tests.operators.places import POOLS
+from tests.operators.test_stories import STORY_OF
 
 CONFIGURATION: Any = {
     "integrations": {"frameworks": list(list_framework_names())},
     "waitForPodsReady": {"timeout": "15s"},
-    "featureGates": {"SparkApplicationIntegration": True},
+    "featureGates": {"ElasticJobsViaWorkloadSlices": True, "SparkApplicationIntegration": True},
 }
 
 
@@ -41,6 +42,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if needed and not config.option.collectonly:
         binaries.build()
         operator_builds.build(with_needs(name for case in needed for name in operators_of(case)), to_stderr)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print which stories of each case passed."""
+    outcomes: dict[str, dict[str, str]] = {}
+    for outcome in ("passed", "failed", "error"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            test, _, case = str(report.nodeid).rpartition("::")[2].rstrip("]").partition("[")
+            if case in names():
+                outcomes.setdefault(case, {})[STORY_OF.get(test, test)] = outcome
+    if outcomes:
+        terminalreporter.section("stories with real operators")
+    for case in sorted(outcomes):
+        for outcome in ("passed", "failed", "error"):
+            stories = sorted(story for story, found in outcomes[case].items() if found == outcome)
+            if stories:
+                terminalreporter.write_line(f"{case} {outcome}: {', '.join(stories)}")
+        for story, reason in excluded_stories(case).items():
+            terminalreporter.write_line(f"{case} cannot {story}: {reason}")
 
 
 def _case_of(item: pytest.Item) -> str | None:

@@ -18,7 +18,7 @@ from admitq_api.labels import DEFAULT_GROUP
 from localcluster import operator_builds, operators
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import KINDS, KindCase, PlayedJob, PodSetCase, in_group, load, with_changes
-from tests.controlplane.stage import Stage
+from tests.controlplane.stage import Stage, condition_of
 
 FOLDER = Path(__file__).parent / "cases"
 QUEUE = "lq"
@@ -113,11 +113,16 @@ def operators_of(name: str) -> tuple[str, ...]:
     return tuple(_given(name, DEFAULT_GROUP)["operators"])
 
 
+def excluded_stories(name: str) -> Mapping[str, str]:
+    """The stories that are not possible for a case, each with the reason."""
+    return _given(name, DEFAULT_GROUP).get("cannot", {})
+
+
 def has_story(name: str, story: str) -> bool:
     """Whether a story applies to a case."""
     given = _given(name, DEFAULT_GROUP)
     optional = {"restart", "scale", "partial"}
-    return story not in given.get("cannot", {}) and (story not in optional or story in given)
+    return story not in excluded_stories(name) and (story not in optional or story in given)
 
 
 def load_case(name: str, group: str) -> OperatorCase:
@@ -197,8 +202,11 @@ class OperatedJob(PlayedJob):
                 await self.stage.change(PODS, pod["metadata"]["name"], _ended(pod, phase), "status")
 
     async def counts(self) -> dict[str, int]:
-        """The counts of the admission, by podset."""
-        listed = value_at(await self.workload(), ("status", "admission", "podSetAssignments"), [])
+        """The counts of the admission, by podset. A scaled job has a finished Workload, too."""
+        (workload,) = [
+            one for one in await self.stage.workloads(self.name) if not condition_of(one, "Finished")
+        ]
+        listed = value_at(workload, ("status", "admission", "podSetAssignments"), [])
         return {one["name"]: one["count"] for one in listed}
 
 
