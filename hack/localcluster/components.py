@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localcluster.kubeconfigs import kubeconfig
 from localcluster.pki import Authority, Pair, write_signing_keys
 
 _HERE = Path(__file__).parent
@@ -127,7 +128,9 @@ def write_files(layout: Layout) -> None:
     for client, token in layout.identities.tokens.items():
         path = layout.kubeconfig(client)
         path.touch(mode=0o600)
-        path.write_text(_kubeconfig(layout, client, token))
+        authority = layout.identities.authority.certificate
+        credentials = {"token": token}
+        path.write_text(kubeconfig(layout.folder.name, layout.server, authority, client, credentials))
     tokens = _token_file(layout)
     tokens.touch(mode=0o600)
     with tokens.open("w", newline="") as file:
@@ -135,9 +138,10 @@ def write_files(layout: Layout) -> None:
             (token, _USERS[client][0], client, ",".join(_USERS[client][1]))
             for client, token in layout.identities.tokens.items()
         )
-    _token_of_pod_network(layout).touch(mode=0o600)
-    _token_of_pod_network(layout).write_text(layout.identities.tokens["kwok"])
-    _egress_configuration(layout).write_text(json.dumps(_egress(layout)))
+    if layout.has_pod_network:
+        _token_of_pod_network(layout).touch(mode=0o600)
+        _token_of_pod_network(layout).write_text(layout.identities.tokens["kwok"])
+        _egress_configuration(layout).write_text(json.dumps(_egress(layout)))
     _scheduler_configuration(layout).write_text(
         json.dumps(
             {
@@ -341,28 +345,3 @@ def _token_of_pod_network(layout: Layout) -> Path:
 
 def _scheduler_configuration(layout: Layout) -> Path:
     return layout.folder / "kubeconfigs" / "kube-scheduler-configuration.json"
-
-
-def _kubeconfig(layout: Layout, client: str, token: str) -> str:
-    # JSON is YAML, so no YAML library is needed.
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": layout.folder.name,
-                    "cluster": {
-                        "server": layout.server,
-                        "certificate-authority": str(layout.identities.authority.certificate),
-                    },
-                }
-            ],
-            "users": [{"name": client, "user": {"token": token}}],
-            "contexts": [
-                {"name": layout.folder.name, "context": {"cluster": layout.folder.name, "user": client}}
-            ],
-            "current-context": layout.folder.name,
-        },
-        indent=2,
-    )

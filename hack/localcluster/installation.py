@@ -22,6 +22,7 @@ from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.cluster_processes import ClusterError
 from localcluster.components import LOOPBACK
 from localcluster.folders import REPOSITORY
+from localcluster.kubeconfigs import kubeconfig, request_token
 from localcluster.ports import free_ports
 from localcluster.processes import Process
 
@@ -269,24 +270,10 @@ class Installation:
         }
 
     def _write_kubeconfig(self, component: Component) -> None:
-        name = self.cluster.name
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": name,
-                    "cluster": {
-                        "server": self.cluster.server,
-                        "certificate-authority": str(self.cluster.authority),
-                    },
-                }
-            ],
-            "users": [{"name": component, "user": {"tokenFile": str(self.token_file(component))}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": component}}],
-            "current-context": name,
-        }
-        self.kubeconfig(component).write_text(json.dumps(config, indent=2))
+        cluster, credentials = self.cluster, {"tokenFile": str(self.token_file(component))}
+        self.kubeconfig(component).write_text(
+            kubeconfig(cluster.name, cluster.server, cluster.authority, component, credentials)
+        )
 
     def _renew_tokens(self) -> None:
         self.renew_tokens()
@@ -307,19 +294,11 @@ class Installation:
 
     def _renew_token(self, api: Api, component: str, lifetime_s: int) -> None:
         account = f"{self.prefix}-{component}"
-        answer = api.request(
-            "POST",
-            f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": lifetime_s},
-            },
-        )
+        token = request_token(api, self.namespace, account, lifetime_s)
         target = self._folder / f"{component}.token"
         fresh = target.with_suffix(".new")
         fresh.touch(mode=0o600)
-        fresh.write_text(answer["status"]["token"])
+        fresh.write_text(token)
         fresh.replace(target)
 
     def _instance(self, component: Component, replica: int) -> str:

@@ -87,14 +87,14 @@ def is_built(operator: Operator) -> bool:
 
 
 def _folder(operator: Operator) -> Path:
-    what = (operator.package, operator.samples, operator.edits, _PORT_SOURCE)
-    manifests = (
+    what = (
+        operator.package,
         operator.kustomizations,
-        operator.chart,
-        operator.namespace,
-        sorted(operator.chart_values.items()),
+        operator.samples,
+        operator.edits,
+        _PORT_SOURCE,
     )
-    key = f"{project_modules.checksum(operator.module)} {what!r} {manifests!r}"
+    key = f"{project_modules.checksum(operator.module)} {what!r}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return cache_folder() / "operators" / f"{operator.name}-{digest}"
 
@@ -142,21 +142,8 @@ def _make_writable(source: Path) -> None:
 
 
 def _write_manifests(operator: Operator, source: Path, target: Path) -> None:
-    programs = binaries.located()
-    commands = [
-        [str(programs["kubectl"]), "kustomize", str(source / name)] for name in operator.kustomizations
-    ]
-    if operator.chart:
-        values = target.with_name("values.json")
-        values.write_text(json.dumps(operator.chart_values))
-        helm = [
-            str(programs["helm"]),
-            "template",
-            operator.name,
-            str(source / operator.chart),
-            "--include-crds",
-        ]
-        commands.append([*helm, "--namespace", operator.namespace, "--values", str(values)])
+    kubectl = str(binaries.located()["kubectl"])
+    commands = [[kubectl, "kustomize", str(source / name)] for name in operator.kustomizations]
     rendered = [_run(operator, command, source) for command in commands]
     objects = [obj for text in rendered for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
     target.write_text(json.dumps(objects))

@@ -1,5 +1,6 @@
 """Operators beside a local cluster: their manifests are applied, and their processes run on loopback."""
 
+import base64
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from localcluster.api import Api
 from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.cluster_processes import ClusterError
 from localcluster.components import LOOPBACK
+from localcluster.kubeconfigs import kubeconfig, request_token
 from localcluster.operator_builds import Build
 from localcluster.operators import HEALTH, PORTS, WEBHOOK, Operator, with_needs
 from localcluster.pki import Authority
@@ -58,6 +60,12 @@ class OperatorRun:
         """The name of its process in the cluster."""
         return f"operator-{self.operator.name}"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its process runs."""
+        process = self.cluster.processes.all().get(self.process_name)
+        return process is not None and process.alive()
+
     def install(self) -> None:
         """Apply the manifests of the project, with webhooks at the address of the process."""
         if self.operator.has_webhooks:
@@ -86,7 +94,8 @@ class OperatorRun:
                 for obj in manifests:
                     if obj["kind"] == kind:
                         _apply(api, path.format(namespace=obj["metadata"].get("namespace", "default")), obj)
-            self._write_kubeconfig(self._token(api))
+            account = (self.operator.namespace, self.operator.account)
+            self._write_kubeconfig(request_token(api, *account, _TOKEN_LIFETIME_S))
 
     def start(self) -> None:
         """Start the process and wait until it is ready.
@@ -112,10 +121,6 @@ class OperatorRun:
             },
         )
         self._await_ready(self._ports())
-
-    def stop(self) -> None:
-        """Terminate the process. Its manifests stay."""
-        self.cluster.terminate(self.process_name)
 
     def kill(self) -> None:
         """Kill the process by SIGKILL, as in a crash."""
@@ -144,7 +149,6 @@ class OperatorRun:
             "config": str(self._folder / "config.json"),
             "certificates": str(self._certificates),
             "folder": str(self._folder),
-            "cache": str(self.built.folder),
         }
 
     def _secrets(self) -> list[dict[str, Any]]:
@@ -166,7 +170,7 @@ class OperatorRun:
         """Return a manifest of webhooks with URLs and the authority of the cluster; others unchanged."""
         if not obj["kind"].endswith("WebhookConfiguration"):
             return obj
-        authority = Authority.load(self.cluster.folder / "pki", "ca").bundle()
+        authority = base64.b64encode(self.cluster.authority.read_bytes()).decode()
         webhooks = [
             {**webhook, "clientConfig": {"url": self._url(webhook), "caBundle": authority}}
             for webhook in obj["webhooks"]
@@ -178,34 +182,20 @@ class OperatorRun:
         path = webhook["clientConfig"]["service"]["path"]
         return f"https://{LOOPBACK}:{self._ports()[WEBHOOK]}{path}"
 
-    def _token(self, api: Api) -> str:
-        operator = self.operator
-        answer = api.request(
-            "POST",
-            f"/api/v1/namespaces/{operator.namespace}/serviceaccounts/{operator.account}/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": _TOKEN_LIFETIME_S},
-            },
-        )
-        return str(answer["status"]["token"])
-
     def _write_kubeconfig(self, token: str) -> None:
-        name = self.cluster.name
-        server = {"server": self.cluster.server, "certificate-authority": str(self.cluster.authority)}
-        context = {"cluster": name, "user": self.operator.account, "namespace": self.operator.namespace}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": server}],
-            "users": [{"name": self.operator.account, "user": {"token": token}}],
-            "contexts": [{"name": name, "context": context}],
-            "current-context": name,
-        }
+        cluster, operator = self.cluster, self.operator
         self._kubeconfig.parent.mkdir(parents=True, exist_ok=True)
         self._kubeconfig.touch(mode=0o600)
-        self._kubeconfig.write_text(json.dumps(config, indent=2))
+        self._kubeconfig.write_text(
+            kubeconfig(
+                cluster.name,
+                cluster.server,
+                cluster.authority,
+                operator.account,
+                {"token": token},
+                namespace=operator.namespace,
+            )
+        )
 
     def _write_certificate(self) -> None:
         self._certificates.mkdir(parents=True, exist_ok=True)
@@ -226,7 +216,7 @@ class OperatorRun:
 
         def is_ready() -> bool:
             serves = not self.operator.has_webhooks or accepts(ports[WEBHOOK])
-            return serves and answers(ports[HEALTH], self.operator.health_path)
+            return serves and answers(ports[HEALTH], "/readyz")
 
         processes.wait(lambda: not process.alive() or is_ready(), timeout_s=_READY_WITHIN_S, interval_s=0.1)
         if not (process.alive() and is_ready()):
@@ -258,9 +248,8 @@ def run_operators(
     operators = with_needs(names)
     builds = operator_builds.build(operators, say)
     runs = {each.name: OperatorRun(cluster, each, builds[each.name]) for each in operators}
-    running = {name for name, process in cluster.processes.all().items() if process.alive()}
     for run in runs.values():
-        if run.process_name not in running:
+        if not run.is_running:
             run.install()
             run.start()
             say(f"operator {run.operator.name} runs, its log is {cluster.log(run.process_name)}")

@@ -42,7 +42,7 @@ class Operator:
     - those of ``PORTS``
     - ``{config}``: the file with the configuration
     - ``{certificates}``: the folder with ``tls.crt`` and ``tls.key`` of its webhooks
-    - ``{folder}``, ``{cache}``: its state folder, and the folder of its build
+    - ``{folder}``: its state folder
 
     Attributes:
         name: its name in `hack/cluster up --operators`.
@@ -50,8 +50,6 @@ class Operator:
         namespace: its namespace.
         account: its ServiceAccount.
         kustomizations: folders of the module that contain its manifests as kustomizations.
-        chart: the folder of the module that contains its manifests as a Helm chart.
-        chart_values: values of the chart.
         objects: further objects, such as its configuration if it reads this from the API.
         secret: the Secret from which it takes the authority and certificate of its webhooks.
         package: the folder of its main package in the module.
@@ -64,7 +62,6 @@ class Operator:
         samples: folders of the module with manifests for users.
         has_webhooks: whether it serves webhooks.
         calls_pods: whether it connects to pods, through the API server.
-        health_path: the path of its health check on its port `health`.
     """
 
     name: str
@@ -72,8 +69,6 @@ class Operator:
     namespace: str
     account: str
     kustomizations: tuple[str, ...] = ()
-    chart: str = ""
-    chart_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     objects: tuple[Mapping[str, Any], ...] = ()
     secret: str = ""
     package: str = "."
@@ -86,7 +81,6 @@ class Operator:
     samples: tuple[str, ...] = ()
     has_webhooks: bool = True
     calls_pods: bool = False
-    health_path: str = "/readyz"
 
 
 OPERATORS = (

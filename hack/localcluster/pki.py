@@ -1,6 +1,5 @@
 """The public key infrastructure of one temporary cluster: authorities, certificates and keys."""
 
-import base64
 import datetime as dt
 import ipaddress
 import os
@@ -74,10 +73,6 @@ class Authority:
         certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
         key = serialization.load_pem_private_key(pair.key.read_bytes(), password=None)
         return cls(folder, certificate, cast("ec.EllipticCurvePrivateKey", key), pair)
-
-    def bundle(self) -> str:
-        """Return its certificate in base64, as configurations of webhooks contain it."""
-        return base64.b64encode(self.pair.certificate.read_bytes()).decode()
 
     def client(self, file_name: str, user: str, groups: Sequence[str] = ()) -> Pair:
         """Return a certificate of the given user in the given groups."""

@@ -105,10 +105,8 @@ def operated(case_name: str, api_group: str, request: pytest.FixtureRequest) -> 
 def operators(operated: OperatedCluster) -> Generator[dict[str, OperatorRun]]:
     """The operators of the kind under test, which a story may stop. They run again after it."""
     yield operated.operators
-    running = operated.cluster.processes.all()
     for run in operated.operators.values():
-        process = running.get(run.process_name)
-        if process is None or not process.alive():
+        if not run.is_running:
             run.start()
 
 

@@ -107,7 +107,6 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-@cache
 def operators_of(name: str) -> tuple[str, ...]:
     """The operators that a case needs."""
     return tuple(_given(name, DEFAULT_GROUP)["operators"])
@@ -127,7 +126,7 @@ def has_story(name: str, story: str) -> bool:
 
 def load_case(name: str, group: str) -> OperatorCase:
     """The cases of a kind, with labels of an API group. Its operators must be built."""
-    given = _given(name, group)
+    given = dict(_given(name, group))
     framework = given.pop("framework")
     (integration,) = (one for one in KINDS if one.framework == framework)
     kind = load(integration, group)
@@ -148,6 +147,7 @@ def load_case(name: str, group: str) -> OperatorCase:
     return OperatorCase(name=name, kind=kind, **given)
 
 
+@cache
 def _given(name: str, group: str) -> dict[str, Any]:
     return yaml.load(in_group((FOLDER / f"{name}.yaml").read_text(), group), Loader=yaml.CSafeLoader)
 

@@ -17,26 +17,18 @@ from admitq_api.json_objects import value_at
 from localcluster.operator_processes import OperatorRun
 from tests.controlplane.kind_cases import create_other, differences, path_of
 from tests.controlplane.stage import Stage
-from tests.operators.operator_case import QUEUE, OperatedJob, OperatorCase, has_story, names, submit
+from tests.operators.operator_case import (
+    QUEUE,
+    OperatedJob,
+    OperatorCase,
+    excluded_stories,
+    has_story,
+    names,
+    submit,
+)
 from tests.operators.places import FLAVOR, NODE_LABELS, RESERVED, TOLERATIONS
 
 pytestmark = pytest.mark.operators
-
-STORIES: Final = (
-    "run",
-    "end",
-    "fail",
-    "preempt",
-    "delete",
-    "restart",
-    "scale",
-    "partial",
-    "pods-ready",
-    "operator-restart",
-    "webhook-down",
-)
-"""The stories that case files may exclude, with a reason."""
-
 
 STORY_OF: Final[dict[str, str]] = {}
 """The story that each test function tells, by its name."""
@@ -70,9 +62,17 @@ async def open_queue(
         await create_other(stage, obj)
 
 
-async def hold(stage: Stage, *, held: bool) -> None:
-    policy = {"spec": {"stopPolicy": "HoldAndDrain" if held else "None"}}
-    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), policy)
+async def submit_held(stage: Stage, case: OperatorCase) -> OperatedJob:
+    """Create a job in a queue of a stopped ClusterQueue, and wait until its Workload says so."""
+    await open_queue(stage, case, stopPolicy="Hold")
+    job = await submit(stage, case)
+    await job.until_condition("QuotaReserved", "False", "Suspended")
+    return job
+
+
+async def release(stage: Stage) -> None:
+    """Let the ClusterQueue admit jobs."""
+    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), {"spec": {"stopPolicy": "None"}})
 
 
 async def until_running(
@@ -113,7 +113,7 @@ async def test_job_is_held_admitted_and_runs_to_its_end(stage: Stage, case: Oper
     await job.until_condition("QuotaReserved", "False", "Suspended")
     assert await job.pod_sets() == {one.name: one.count for one in case.kind.podSets}
     assert await job.pods() == []
-    await hold(stage, held=False)
+    await release(stage)
     await until_running(case, job)
     assert job.not_injected(await job.get(), await job.workload(), FLAVOR) == []
     await job.until_condition("PodsReady", "True", "Started")
@@ -231,11 +231,9 @@ def templates(case: OperatorCase) -> list[str]:
 async def test_job_survives_a_crash_of_its_operator(
     stage: Stage, case: OperatorCase, operators: dict[str, OperatorRun]
 ) -> None:
-    await open_queue(stage, case, stopPolicy="Hold")
-    job = await submit(stage, case)
-    await job.until_condition("QuotaReserved", "False", "Suspended")
+    job = await submit_held(stage, case)
     await crash(operators)
-    await hold(stage, held=False)
+    await release(stage)
     # If the operator reviews updates, the job starts only after it is back.
     await job.until_condition("Admitted", "True")
     assert await job.pods() == []
@@ -253,16 +251,19 @@ async def test_job_survives_a_crash_of_its_operator(
 async def test_job_is_refused_or_waits_while_the_webhook_of_its_operator_is_down(
     stage: Stage, case: OperatorCase, operators: dict[str, OperatorRun]
 ) -> None:
-    await open_queue(stage, case, stopPolicy="Hold")
-    job = await submit(stage, case)
-    await job.until_condition("QuotaReserved", "False", "Suspended")
+    job = await submit_held(stage, case)
     await crash(operators)
     with pytest.raises(ApiError, match="failed calling webhook"):
         await submit(stage, case, "other")
-    await hold(stage, held=False)
+    await release(stage)
     await job.until_condition("QuotaReserved", "True")
     await start(operators)
     await until_running(case, job)
+
+
+def test_case_files_exclude_only_stories() -> None:
+    stories = {*STORY_OF.values(), "end"}
+    assert {case: unknown for case in names() if (unknown := set(excluded_stories(case)) - stories)} == {}
 
 
 async def crash(operators: dict[str, OperatorRun]) -> None:
