@@ -183,11 +183,11 @@ class OperatedJob(PlayedJob):
 
         return await eventually(running, what=f"{count} running pods of {self.name}")
 
-    async def until_no_pods(self) -> None:
-        """Wait until no pod exists."""
+    async def until_no_pods(self, selector: str = "") -> None:
+        """Wait until no pod exists that the label selector selects."""
 
         async def names_of_pods() -> list[str]:
-            return [one["metadata"]["name"] for one in await self.pods()]
+            return [one["metadata"]["name"] for one in await self.pods(selector)]
 
         await self.stage.until(names_of_pods, [], what=f"no pods of {self.name}")
 

@@ -141,7 +141,7 @@ async def test_preempted_job_is_stopped_and_resumed(stage: Stage, case: Operator
     await stage.job("first", cpu=case.quota["cpu"], labels={stage.names.priority_class: stage.own("high")})
     await job.until_condition("Evicted", "True", "Preempted")
     await job.until_suspended()
-    await job.until_no_pods()
+    await job.until_no_pods("job-name!=first")
     await stage.until_running("first")
     assert not is_reserved(await job.workload())
 
