@@ -13,6 +13,7 @@ from generators import (
     reference_tables,
     scenario_reference,
     take_over,
+    tested_versions,
     versions_reference,
     wait_states_page,
 )
@@ -31,6 +32,7 @@ GENERATORS: tuple[Generator, ...] = (
     pictures.outputs,
     performance_page.outputs,
     take_over.outputs,
+    tested_versions.outputs,
     wait_states_page.outputs,
 )
 """All generators, in order: later ones read files of earlier ones."""
