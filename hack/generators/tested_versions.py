@@ -14,7 +14,7 @@ import yaml
 
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import BUILT_IN_KINDS
-from localcluster import binaries, crds, operators, project_modules
+from localcluster import binaries, crds, operator_table, project_modules
 from localcluster.folders import REPOSITORY
 
 PAGES: Final = Path("docs/guides/kinds")
@@ -61,7 +61,7 @@ def sentence(kind: Integration) -> str:
     case = REPOSITORY / CASES / f"{kind.kind.lower()}.yaml"
     if case.exists():
         given: dict[str, Any] = yaml.safe_load(case.read_text())
-        modules = [each.module for each in operators.with_needs(given["operators"])]
+        modules = [each.source.module for each in operator_table.with_needs(given["operators"])]
         return f"Tested with {_versions(modules)}, and Kubernetes {kubernetes}."
     name = f"{kind.plural}.{kind.group}"
     modules = [

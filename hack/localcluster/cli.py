@@ -12,7 +12,7 @@ from localcluster.cluster_processes import ALL_COMPONENTS, COMPONENTS, ClusterEr
 from localcluster.nodes import NodeOptionError, NodePool
 from localcluster.operator_builds import OperatorBuildError
 from localcluster.operator_processes import run_operators
-from localcluster.operators import OPERATORS, UnknownOperatorError, with_needs
+from localcluster.operator_table import OPERATORS, UnknownOperatorError, with_needs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,9 +1,10 @@
 """Builds operators from the pinned modules of their projects, into the cache folder.
 
 Each is built in a copy of its module. So the go.mod and go.sum of the project apply, and the program consists
-of what the project released. The copy gets one more file, which sets the port of its webhooks.
+of what the project released, except for the few edits of its table entry.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ import yaml
 from localcluster import binaries, project_modules, toolchain
 from localcluster.folders import cache_folder
 from localcluster.locks import exclusive
-from localcluster.operators import Edit, Operator
+from localcluster.operators import Edit, Operator, Source
 from localcluster.project_modules import ModuleError
 
 _PORT_FILE = "zz_webhook_port.go"
@@ -35,11 +36,9 @@ import (
 )
 
 // Several operators share one machine, so each needs a port of its own.
-func init() {
-	if port, err := strconv.Atoi(os.Getenv("WEBHOOK_PORT")); err == nil {
-		webhook.DefaultPort = port
-	}
-}
+var webhookPort, _ = strconv.Atoi(os.Getenv("WEBHOOK_PORT"))
+
+var webhooksOnLoopback = webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: webhookPort})
 """
 
 
@@ -87,14 +86,9 @@ def is_built(operator: Operator) -> bool:
 
 
 def _folder(operator: Operator) -> Path:
-    what = (
-        operator.package,
-        operator.kustomizations,
-        operator.samples,
-        operator.edits,
-        _PORT_SOURCE,
-    )
-    key = f"{project_modules.checksum(operator.module)} {what!r}"
+    source = operator.source
+    added = _PORT_SOURCE if source.has_port_file else ""
+    key = f"{project_modules.checksum(source.module)} {dataclasses.astuple(source)!r} {added}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return cache_folder() / "operators" / f"{operator.name}-{digest}"
 
@@ -115,7 +109,8 @@ def _build(operator: Operator, folder: Path, say: Callable[[str], None]) -> None
     say(f"building {operator.name} into {folder}")
     begin = time.monotonic()
     try:
-        module = project_modules.download([operator.module], say)[operator.module]
+        path = operator.source.module
+        module = project_modules.download([path], say)[path]
     except ModuleError as error:
         raise OperatorBuildError(f"{operator.name}: {error}") from error
     # Only a complete build gets its final name.
@@ -125,7 +120,7 @@ def _build(operator: Operator, folder: Path, say: Callable[[str], None]) -> None
         shutil.copytree(module, source)
         _make_writable(source)
         _write_manifests(operator, source, unfinished / "manifests.json")
-        for name in operator.samples:
+        for name in operator.source.samples:
             shutil.copytree(source / name, unfinished / "samples" / name)
         _compile(operator, source, unfinished / "operator")
         shutil.rmtree(source)
@@ -143,19 +138,33 @@ def _make_writable(source: Path) -> None:
 
 def _write_manifests(operator: Operator, source: Path, target: Path) -> None:
     kubectl = str(binaries.located()["kubectl"])
-    commands = [[kubectl, "kustomize", str(source / name)] for name in operator.kustomizations]
+    folders = [source / name for name in operator.source.kustomizations]
+    if operator.source.bases:
+        folders.append(_kustomization_in_namespace(operator.source, source))
+    commands = [[kubectl, "kustomize", str(folder)] for folder in folders]
     rendered = [_run(operator, command, source) for command in commands]
     objects = [obj for text in rendered for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
     target.write_text(json.dumps(objects))
 
 
+def _kustomization_in_namespace(given: Source, source: Path) -> Path:
+    """Write a kustomization that puts the bases of an operator into its namespace."""
+    folder = source / "in-namespace"
+    folder.mkdir()
+    content = {"namespace": given.namespace, "resources": [f"../{name}" for name in given.bases]}
+    (folder / "kustomization.yaml").write_text(json.dumps(content))
+    return folder
+
+
 def _compile(operator: Operator, source: Path, target: Path) -> None:
-    for edit in operator.edits:
+    for edit in operator.source.edits:
         apply_edit(operator.name, source, edit)
-    (source / operator.package / _PORT_FILE).write_text(_PORT_SOURCE)
+    package = operator.source.package
+    if operator.source.has_port_file:
+        (source / package / _PORT_FILE).write_text(_PORT_SOURCE)
     go = toolchain.go(lambda _: None)
     command = [str(go), "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(target)]
-    _run(operator, [*command, f"./{operator.package}"], source)
+    _run(operator, [*command, f"./{package}"], source)
 
 
 def apply_edit(name: str, source: Path, edit: Edit) -> None:

@@ -15,7 +15,8 @@ from localcluster.cluster_processes import ClusterError
 from localcluster.components import LOOPBACK
 from localcluster.kubeconfigs import kubeconfig, request_token
 from localcluster.operator_builds import Build
-from localcluster.operators import HEALTH, PORTS, WEBHOOK, Operator, with_needs
+from localcluster.operator_table import with_needs
+from localcluster.operators import HEALTH, PORTS, WEBHOOK, Operator
 from localcluster.pki import Authority
 from localcluster.ports import free_ports
 from localcluster.readiness import accepts, answers
@@ -28,7 +29,6 @@ _PATHS: Mapping[str, str] = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
-    "Secret": "/api/v1/namespaces/{namespace}/secrets",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
@@ -38,6 +38,11 @@ _PATHS: Mapping[str, str] = {
 }
 """The kinds of manifests that are applied, in this order after the CRDs. A Deployment is not: its process
 runs beside the cluster. Nothing here provides the kinds of certificate and metrics operators."""
+
+_PATHS_AFTER_START: Mapping[str, str] = {
+    "ClusterTrainingRuntime": "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
+}
+"""The kinds of manifests that the webhooks of their own operator review, so it must run before."""
 
 
 class OperatorRun:
@@ -70,16 +75,15 @@ class OperatorRun:
         """Apply the manifests of the project, with webhooks at the address of the process."""
         if self.operator.has_webhooks:
             self._write_certificate()
-        values = self._values()
+        namespace, values = self.operator.source.namespace, self._values()
         manifests: list[dict[str, Any]] = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.operator.namespace}},
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
             *(
                 self._at_own_address(obj)
                 for obj in self.built.manifests()
                 if f"{obj['kind']}/{obj['metadata']['name']}" not in self.operator.without
             ),
             *filled(list(self.operator.objects), values),
-            *self._secrets(),
         ]
         crds.apply(
             self.cluster,
@@ -94,8 +98,7 @@ class OperatorRun:
                 for obj in manifests:
                     if obj["kind"] == kind:
                         _apply(api, path.format(namespace=obj["metadata"].get("namespace", "default")), obj)
-            account = (self.operator.namespace, self.operator.account)
-            self._write_kubeconfig(request_token(api, *account, _TOKEN_LIFETIME_S))
+            self._write_kubeconfig(request_token(api, namespace, self.operator.account, _TOKEN_LIFETIME_S))
 
     def start(self) -> None:
         """Start the process and wait until it is ready.
@@ -121,6 +124,10 @@ class OperatorRun:
             },
         )
         self._await_ready(self._ports())
+        with self.cluster.api() as api:
+            for obj in self.built.manifests():
+                if path := _PATHS_AFTER_START.get(obj["kind"]):
+                    _apply(api, path, obj)
 
     def kill(self) -> None:
         """Kill the process by SIGKILL, as in a crash."""
@@ -151,21 +158,6 @@ class OperatorRun:
             "folder": str(self._folder),
         }
 
-    def _secrets(self) -> list[dict[str, Any]]:
-        """Return the Secret with the certificates of the webhooks, if the operator reads them from one."""
-        if not self.operator.secret:
-            return []
-        authority = Authority.load(self.cluster.folder / "pki", "ca").pair
-        files = {
-            "ca.crt": authority.certificate,
-            "ca.key": authority.key,
-            "tls.crt": self._certificates / "tls.crt",
-            "tls.key": self._certificates / "tls.key",
-        }
-        metadata = {"name": self.operator.secret, "namespace": self.operator.namespace}
-        content = {name: path.read_text() for name, path in files.items()}
-        return [{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": content}]
-
     def _at_own_address(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Return a manifest of webhooks with URLs and the authority of the cluster; others unchanged."""
         if not obj["kind"].endswith("WebhookConfiguration"):
@@ -193,21 +185,14 @@ class OperatorRun:
                 cluster.authority,
                 operator.account,
                 {"token": token},
-                namespace=operator.namespace,
+                namespace=operator.source.namespace,
             )
         )
 
     def _write_certificate(self) -> None:
         self._certificates.mkdir(parents=True, exist_ok=True)
         authority = Authority.load(self.cluster.folder / "pki", "ca")
-        # Operators that renew their certificate verify that it is for the Service of their webhooks.
-        services = {
-            f"{webhook['clientConfig']['service']['name']}.{self.operator.namespace}.svc"
-            for obj in self.built.manifests()
-            for webhook in obj.get("webhooks", ())
-        }
-        names = (LOOPBACK, "localhost", *sorted(services))
-        pair = authority.server(f"operator-{self.operator.name}", names)
+        pair = authority.server(f"operator-{self.operator.name}", (LOOPBACK,))
         shutil.copy(pair.certificate, self._certificates / "tls.crt")
         shutil.copy(pair.key, self._certificates / "tls.key")
 
@@ -216,7 +201,7 @@ class OperatorRun:
 
         def is_ready() -> bool:
             serves = not self.operator.has_webhooks or accepts(ports[WEBHOOK])
-            return serves and answers(ports[HEALTH], "/readyz")
+            return serves and answers(ports[HEALTH], self.operator.health_path)
 
         processes.wait(lambda: not process.alive() or is_ready(), timeout_s=_READY_WITHIN_S, interval_s=0.1)
         if not (process.alive() and is_ready()):

@@ -15,7 +15,7 @@ from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.cluster_processes import ALL_COMPONENTS
 from localcluster.installation import Installation
 from localcluster.operator_processes import OperatorRun, run_operators
-from localcluster.operators import with_needs
+from localcluster.operator_table import with_needs
 from localcluster.pytest_plugin import fresh_namespace, keep_logs, owner_of_run
 from tests.controlplane.stage import Stage
 from tests.operators.operator_case import OperatorCase, excluded_stories, load_case, names, operators_of

@@ -15,7 +15,7 @@ import yaml
 from admitq.runtime.resources import PODS
 from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
-from localcluster import operator_builds, operators
+from localcluster import operator_builds, operator_table
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import KINDS, KindCase, PlayedJob, PodSetCase, in_group, load, with_changes
 from tests.controlplane.stage import Stage, condition_of
@@ -33,9 +33,12 @@ class End:
     pods: str = ""
     """A label selector of these pods; by default all."""
     message: str = ""
-    """The message of the ended Workload, if it differs from that of the case without operators."""
+    """The message of the ended Workload, if it differs from that of the case without operators.
+    ``{namespace}`` in it is that of the job."""
     annotated: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     """``pods``, a label selector, and their ``annotations``, which decide what programs in them answer."""
+    exitCode: int = 1  # noqa: N815 as in the YAML
+    """The exit code of the containers of failed pods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,10 @@ class OperatorCase:
     restart: Restart | None = None
     scale: Size | None = None
     partial: Partial | None = None
+    notReady: Mapping[str, Any] = dataclasses.field(  # noqa: N815 as in the YAML
+        default_factory=dict[str, Any]
+    )
+    """Fields of a job with pods that do not become ready; by default an annotation of each template."""
     cannot: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     """Stories that are not possible for the kind, each with the reason."""
 
@@ -140,6 +147,8 @@ def load_case(name: str, group: str) -> OperatorCase:
     kind = dataclasses.replace(kind, manifest=with_changes(kind.manifest, changes))
     if "podSets" in given:
         kind = dataclasses.replace(kind, podSets=tuple(PodSetCase(**one) for one in given.pop("podSets")))
+    if "objects" in given:
+        kind = dataclasses.replace(kind, objects=tuple(given.pop("objects")))
     for key, cls in _PARTS.items():
         if key in given:
             given[key] = cls(**given[key])
@@ -154,7 +163,7 @@ def _given(name: str, group: str) -> dict[str, Any]:
 
 def _sample(given: Mapping[str, str], kind: KindCase) -> dict[str, Any]:
     """The first object of the kind in a sample of an operator."""
-    operator = operators.named(given["operator"])
+    operator = operator_table.named(given["operator"])
     (build,) = operator_builds.build([operator], lambda _: None).values()
     text = (build.samples / given["file"]).read_text()
     for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
@@ -199,7 +208,7 @@ class OperatedJob(PlayedJob):
                 await self.stage.change(PODS, pod["metadata"]["name"], annotations)
         for pod in await self.pods(end.pods):
             if pod["status"].get("phase") == "Running":
-                await self.stage.change(PODS, pod["metadata"]["name"], _ended(pod, phase), "status")
+                await self.stage.change(PODS, pod["metadata"]["name"], _ended(pod, phase, end), "status")
 
     async def counts(self) -> dict[str, int]:
         """The counts of the admission, by podset. A scaled job has a finished Workload, too."""
@@ -210,8 +219,8 @@ class OperatedJob(PlayedJob):
         return {one["name"]: one["count"] for one in listed}
 
 
-def _ended(pod: dict[str, Any], phase: str) -> dict[str, Any]:
-    code = 0 if phase == "Succeeded" else 1
+def _ended(pod: dict[str, Any], phase: str, end: End) -> dict[str, Any]:
+    code = 0 if phase == "Succeeded" else end.exitCode
     states = [
         {
             **status,

@@ -97,7 +97,8 @@ def condition_time(workload: dict[str, Any], type_: str) -> int:
 
 
 async def until_ended(job: OperatedJob, reason: str, message: str) -> None:
-    await job.until_condition("Finished", "True", reason, message)
+    named = message.replace("{namespace}", job.stage.namespace)
+    await job.until_condition("Finished", "True", reason, named)
 
     async def finalizers() -> list[str]:
         return (await job.workload())["metadata"].get("finalizers", [])
@@ -119,7 +120,7 @@ async def test_job_is_held_admitted_and_runs_to_its_end(stage: Stage, case: Oper
     await job.until_condition("PodsReady", "True", "Started")
     if "end" not in case.cannot:
         await job.end_pods("Succeeded", case.succeeded)
-        await until_ended(job, "Succeeded", case.kind.messages["succeeded"])
+        await until_ended(job, "Succeeded", case.succeeded.message or case.kind.messages["succeeded"])
 
 
 @story("fail")
@@ -186,7 +187,7 @@ async def test_job_restarted_by_its_operator_keeps_its_admission(stage: Stage, c
     assert condition_time(now, "Admitted") == condition_time(workload, "Admitted")
     if "end" not in case.cannot:
         await job.end_pods("Succeeded", case.succeeded)
-        await until_ended(job, "Succeeded", case.kind.messages["succeeded"])
+        await until_ended(job, "Succeeded", case.succeeded.message or case.kind.messages["succeeded"])
 
 
 @story("scale")
@@ -214,8 +215,10 @@ async def test_job_with_pods_that_are_not_ready_is_evicted_after_the_timeout(
     stage: Stage, case: OperatorCase
 ) -> None:
     await open_queue(stage, case)
-    not_ready = {f"{place}.metadata.annotations[kwok.admitq.dev/ready]": "false" for place in templates(case)}
-    job = await submit(stage, case, changes=not_ready)
+    by_template = {
+        f"{place}.metadata.annotations[kwok.admitq.dev/ready]": "false" for place in templates(case)
+    }
+    job = await submit(stage, case, changes=case.notReady or by_template)
     await job.until_condition("Evicted", "True", "PodsReadyTimeout")
     await job.until_suspended()
     await job.until_no_pods()

@@ -9,7 +9,7 @@ import yaml
 
 from admitq.integrations.registry import BUILT_IN_KINDS
 from localcluster import crds, project_modules, toolchain
-from localcluster.operators import OPERATORS
+from localcluster.operator_table import OPERATORS
 
 BUILT_IN = {"", "apps", "batch"}
 """Groups of kinds that every API server serves."""
@@ -56,7 +56,7 @@ def test_pinned_modules_are_those_of_the_projects_and_have_checksums() -> None:
     assert sorted(pinned) == sorted(project.module for project in crds.PROJECTS)
     sums = (project_modules.PINS / "go.sum").read_text()
     assert [module for module, version in pinned.items() if f"{module} {version} h1:" not in sums] == []
-    assert {operator.module for operator in OPERATORS} <= set(pinned)
+    assert {operator.source.module for operator in OPERATORS} <= set(pinned)
 
 
 def test_every_job_kind_of_other_projects_has_a_crd() -> None:

@@ -5,7 +5,8 @@ import pytest
 from localcluster import pod_network, project_modules
 from localcluster.operator_builds import OperatorBuildError, apply_edit
 from localcluster.operator_processes import filled
-from localcluster.operators import OPERATORS, Edit, UnknownOperatorError, named, with_needs
+from localcluster.operator_table import OPERATORS, UnknownOperatorError, named, with_needs
+from localcluster.operators import Edit
 
 
 def test_names_of_operators_are_unique_and_needed_operators_exist() -> None:
