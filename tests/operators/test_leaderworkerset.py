@@ -1,0 +1,308 @@
+"""Stories of LeaderWorkerSets with their operator. Each group is queued; its pods exist while it waits."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from admitq.integrations.workload_names import create_workload_name
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS, PODS
+from admitq_api.json_objects import value_at
+from localcluster.operator_processes import OperatorRun
+from localcluster.waiting import eventually
+from tests.controlplane.stage import Stage, condition_of
+from tests.operators.operator_case import OperatorCase, submit
+from tests.operators.places import NODE_LABELS, RESERVED, TOLERATIONS
+from tests.operators.test_stories import crash, open_queue, release, start
+
+pytestmark = [
+    pytest.mark.operators,
+    pytest.mark.parametrize("case_name", ["leaderworkerset"], indirect=True, scope="session"),
+]
+
+PREFIX = "leaderworkerset.sigs.k8s.io/"
+GROUP_SIZE = 4
+ANNOTATIONS = "spec.leaderWorkerTemplate.workerTemplate.metadata.annotations"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A LeaderWorkerSet that its operator runs."""
+
+    stage: Stage
+    case: OperatorCase
+    name: str
+    uid: str
+
+    async def pods(self, group: int) -> list[dict[str, Any]]:
+        """The pods of a group that are not being deleted."""
+        selector = f"{PREFIX}name={self.name},{PREFIX}group-index={group}"
+        found, _ = await self.stage.client.list(PODS, self.stage.namespace, label_selector=selector)
+        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+
+    async def uids(self, group: int) -> set[str]:
+        return {one["metadata"]["uid"] for one in await self.pods(group)}
+
+    async def until_pods(self, group: int, **wanted: int) -> list[dict[str, Any]]:
+        """Wait until a group has exactly these numbers of pods in each state, and return them."""
+
+        async def states() -> dict[str, int]:
+            return dict(Counter(self._state(pod) for pod in await self.pods(group)))
+
+        await self.stage.until(states, wanted, what=f"pods of group {group}: {wanted}")
+        return await self.pods(group)
+
+    def _state(self, pod: dict[str, Any]) -> str:
+        gates = value_at(pod, ("spec", "schedulingGates"), [])
+        held = any(one["name"] == self.stage.names.admission_gate for one in gates)
+        return "held" if held else pod["status"]["phase"]
+
+    async def until_runs(self, group: int) -> list[dict[str, Any]]:
+        """Wait until a group runs where its admission says; return its pods."""
+        await self.until_condition(group, "Admitted", "True")
+        pods = await self.until_pods(group, Running=GROUP_SIZE)
+        for pod in pods:
+            assert pod["spec"]["nodeName"].startswith(RESERVED)
+            assert NODE_LABELS.items() <= pod["spec"]["nodeSelector"].items()
+            assert all(one in pod["spec"]["tolerations"] for one in TOLERATIONS)
+        return pods
+
+    def workload_name(self, group: int) -> str:
+        kind = self.case.kind.integration
+        return create_workload_name(kind.kind, kind.group, f"{self.name}-{group}", self.uid)
+
+    async def workload(self, group: int) -> dict[str, Any]:
+        return await self.stage.get(self.stage.kinds.workloads, self.workload_name(group))
+
+    async def until_recreated(self, group: int, before: set[str], admitted: dict[str, Any]) -> None:
+        """Wait until other pods of a group run; its Workload was never evicted."""
+
+        async def replaced() -> bool:
+            return not before & await self.uids(group)
+
+        await self.stage.until(replaced, what="all pods of the group to be replaced")
+        await self.until_runs(group)
+        now = await self.workload(group)
+        assert now["metadata"]["uid"] == admitted["metadata"]["uid"]
+        assert condition_of(now, "Evicted") is None
+
+    async def until_condition(self, group: int, type_: str, *wanted: str) -> None:
+        """Wait until a condition of a group's Workload has this status and reason, if given."""
+
+        async def found() -> bool:
+            seen = condition_of(await self.workload(group), type_) or ()
+            assert seen[: len(wanted)] == wanted, seen
+            return True
+
+        await eventually(found, what=f"condition {type_} of group {group} is {wanted}")
+
+    async def until_ready(self, replicas: int) -> None:
+        """Wait until the operator counts this number of ready groups."""
+
+        async def ready() -> Any:
+            return value_at(
+                await self.stage.get(self.case.kind.resource, self.name), ("status", "readyReplicas"), 0
+            )
+
+        await self.stage.until(ready, replicas, what=f"{replicas} ready groups")
+
+    async def until_workloads(self, *groups: int) -> None:
+        """Wait until exactly these groups have Workloads."""
+
+        async def names() -> set[str]:
+            found, _ = await self.stage.client.list(self.stage.kinds.workloads, self.stage.namespace)
+            return {one["metadata"]["name"] for one in found}
+
+        await self.stage.until(names, {self.workload_name(group) for group in groups})
+
+    async def scale(self, replicas: int) -> None:
+        """Scale as ``kubectl scale`` does."""
+        patch = {"spec": {"replicas": replicas}}
+        await self.stage.change(self.case.kind.resource, self.name, patch, "scale")
+
+
+async def serve(stage: Stage, case: OperatorCase, changes: Mapping[str, Any] | None = None) -> Served:
+    job = await submit(stage, case, changes=changes)
+    return Served(stage, case, job.name, (await job.get())["metadata"]["uid"])
+
+
+async def test_groups_are_held_admitted_and_deleted(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case, jobs=2, stopPolicy="Hold")
+    served = await serve(stage, case)
+    for group in range(2):
+        await served.until_pods(group, held=GROUP_SIZE)
+        await served.until_condition(group, "QuotaReserved", "False", "Suspended")
+        pod_sets = (await served.workload(group))["spec"]["podSets"]
+        assert [(one["name"], one["count"]) for one in pod_sets] == [("main", GROUP_SIZE)]
+    await release(stage)
+    for group in range(2):
+        await served.until_runs(group)
+        await served.until_condition(group, "PodsReady", "True", "Started")
+    await served.until_ready(2)
+    await stage.client.delete(case.kind.resource, served.name, stage.namespace, propagation="Background")
+    for group in range(2):
+        await served.until_pods(group)
+
+    async def reserving() -> Any:
+        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+        return value_at(queue, ("status", "reservingWorkloads"), 0)
+
+    await stage.until(reserving, 0)
+
+
+async def test_groups_do_not_wait_for_each_other_and_leave_when_it_is_scaled_down(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    served = await serve(stage, case, {"spec.replicas": 1})
+    await served.until_runs(0)
+    await served.scale(2)
+    await served.until_condition(1, "QuotaReserved", "False", "WaitingForQuota")
+    await served.until_pods(1, held=GROUP_SIZE)
+    await stage.client.delete(PODS, f"{served.name}-0-{GROUP_SIZE - 1}", stage.namespace)
+    await served.until_runs(0)
+    await served.scale(1)
+    await served.until_workloads(0)
+    await served.until_pods(1)
+    await served.until_pods(0, Running=GROUP_SIZE)
+
+
+async def test_preempted_group_is_held_again_and_resumed(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case, preemption={"withinClusterQueue": "LowerPriority"})
+    await stage.create(stage.kinds.workload_priority_classes, stage.own("high"), {"value": 1000})
+    served = await serve(stage, case, {"spec.replicas": 1})
+    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    high = {stage.names.priority_class: stage.own("high")}
+    await stage.job("first", cpu=case.quota["cpu"], labels=high)
+    await served.until_condition(0, "Evicted", "True", "Preempted")
+    await stage.until_running("first")
+    await served.until_pods(0, held=GROUP_SIZE)
+    await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")
+    after = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    assert not before & after
+    await served.until_ready(1)
+
+
+async def test_group_with_a_lost_pod_is_recreated_and_keeps_its_admission(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case, jobs=2)
+    served = await serve(stage, case)
+    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    others = {one["metadata"]["uid"] for one in await served.until_runs(1)}
+    admitted = await served.workload(0)
+    await stage.client.delete(PODS, f"{served.name}-0-1", stage.namespace)
+    await served.until_recreated(0, before, admitted)
+    assert await served.uids(1) == others
+
+
+async def test_group_with_a_restarted_container_is_recreated_and_keeps_its_admission(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    served = await serve(stage, case, {"spec.replicas": 1})
+    pods = await served.until_runs(0)
+    admitted = await served.workload(0)
+    restarted = pods[-1]
+    statuses = [{**one, "restartCount": 1} for one in restarted["status"]["containerStatuses"]]
+    status = {"status": {"containerStatuses": statuses}}
+    await stage.change(PODS, restarted["metadata"]["name"], status, "status")
+    await served.until_recreated(0, {one["metadata"]["uid"] for one in pods}, admitted)
+
+
+async def test_only_the_lost_pod_is_replaced_without_a_restart_policy(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    policy = {"spec.replicas": 1, "spec.leaderWorkerTemplate.restartPolicy": "None"}
+    served = await serve(stage, case, policy)
+    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    await stage.client.delete(PODS, f"{served.name}-0-1", stage.namespace)
+
+    async def kept() -> int:
+        return len(before & await served.uids(0))
+
+    await stage.until(kept, GROUP_SIZE - 1)
+    after = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    assert len(before & after) == GROUP_SIZE - 1
+
+
+async def test_workers_that_wait_for_their_leader_do_not_keep_the_group_from_running(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case, stopPolicy="Hold")
+    served = await serve(stage, case, {"spec.replicas": 1, "spec.startupPolicy": "LeaderReady"})
+    (leader,) = await served.until_pods(0, held=1)
+    assert (await served.workload(0))["spec"]["podSets"][0]["count"] == GROUP_SIZE
+    await release(stage)
+    pods = await served.until_runs(0)
+    assert leader["metadata"]["uid"] in {one["metadata"]["uid"] for one in pods}
+
+
+async def test_rolling_update_replaces_every_group_within_its_quota(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case, jobs=2)
+    surge = {"rollingUpdateConfiguration": {"maxSurge": 1, "maxUnavailable": 0}}
+    served = await serve(stage, case, {"spec.rolloutStrategy": {"type": "RollingUpdate", **surge}})
+    first = {
+        number: {one["metadata"]["uid"] for one in await served.until_runs(number)} for number in range(2)
+    }
+    await served.until_ready(2)
+    job = await stage.get(case.kind.resource, served.name)
+    template = job["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    container = {**template["spec"]["containers"][0], "image": "example.com/c:2"}
+    patch = {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"containers": [container]}}}}
+    await stage.change(case.kind.resource, served.name, {"spec": patch})
+    await served.until_runs(2)
+
+    async def images() -> list[str]:
+        pods = [pod for group in range(2) for pod in await served.pods(group)]
+        return [one["spec"]["containers"][0]["image"] for one in pods]
+
+    await stage.until(images, ["example.com/c:2"] * 2 * GROUP_SIZE)
+    for group, before in first.items():
+        assert not before & {one["metadata"]["uid"] for one in await served.until_runs(group)}
+        assert condition_of(await served.workload(group), "Evicted") is None
+    await served.until_pods(2)
+    await served.until_workloads(0, 1)
+
+
+async def test_group_with_pods_that_are_not_ready_is_evicted_after_the_timeout(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    not_ready = {f"{ANNOTATIONS}[kwok.admitq.dev/ready]": "false"}
+    served = await serve(stage, case, {"spec.replicas": 1, **not_ready})
+    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    await served.until_condition(0, "Evicted", "True", "PodsReadyTimeout")
+
+    async def replaced() -> bool:
+        return not before & await served.uids(0)
+
+    await stage.until(replaced, what="all pods of the evicted group to be deleted")
+
+
+async def test_groups_survive_a_crash_of_their_operator(
+    stage: Stage, case: OperatorCase, operators: dict[str, OperatorRun]
+) -> None:
+    await open_queue(stage, case, stopPolicy="Hold")
+    served = await serve(stage, case, {"spec.replicas": 1})
+    await served.until_pods(0, held=GROUP_SIZE)
+    await crash(operators)
+    with pytest.raises(ApiError, match="failed calling webhook"):
+        await submit(stage, case, "other")
+    # Its webhook reviews each update of a pod, so the scheduling gates stay.
+    await release(stage)
+    await served.until_condition(0, "Admitted", "True")
+    await served.until_pods(0, held=GROUP_SIZE)
+    await start(operators)
+    await served.until_runs(0)
+    await crash(operators)
+    workload = served.workload_name(0)
+    await stage.change(stage.kinds.workloads, workload, {"spec": {"active": False}})
+    await served.until_condition(0, "QuotaReserved", "False", "Deactivated")
+    await served.until_pods(0)
+    await start(operators)
+    await served.until_pods(0, held=GROUP_SIZE)
