@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -77,57 +78,62 @@ def build(operators: Iterable[Operator], say: Callable[[str], None]) -> dict[str
     Raises:
         OperatorBuildError: a module is not available, or a program does not build.
     """
-    return {operator.name: _built(operator, say) for operator in operators}
+    return {operator.name: _built(operator.source, say) for operator in operators}
 
 
 def is_built(operator: Operator) -> bool:
     """Whether the cache has this version of the operator."""
-    return _folder(operator).exists()
+    return _folder(operator.source).exists()
 
 
-def _folder(operator: Operator) -> Path:
-    source = operator.source
+def _folder(source: Source) -> Path:
+    """Return the folder of a build. Operators with the same source share it."""
     added = _PORT_SOURCE if source.has_port_file else ""
     key = f"{project_modules.checksum(source.module)} {dataclasses.astuple(source)!r} {added}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
-    return cache_folder() / "operators" / f"{operator.name}-{digest}"
+    return cache_folder() / "operators" / f"{_project(source)}-{digest}"
 
 
-def _built(operator: Operator, say: Callable[[str], None]) -> Build:
-    folder = _folder(operator)
+def _project(source: Source) -> str:
+    """Return the last part of the path of a module that is not its major version."""
+    return re.sub(r"/v[0-9]+$", "", source.module).rpartition("/")[2]
+
+
+def _built(source: Source, say: Callable[[str], None]) -> Build:
+    folder = _folder(source)
     if not folder.exists():
         with exclusive(
             folder.with_suffix(".lock"),
-            waiting=lambda: say(f"another process builds {operator.name}, waiting for it"),
+            waiting=lambda: say(f"another process builds {_project(source)}, waiting for it"),
         ):
             if not folder.exists():
-                _build(operator, folder, say)
+                _build(source, folder, say)
     return Build(folder)
 
 
-def _build(operator: Operator, folder: Path, say: Callable[[str], None]) -> None:
-    say(f"building {operator.name} into {folder}")
+def _build(given: Source, folder: Path, say: Callable[[str], None]) -> None:
+    name = _project(given)
+    say(f"building {name} into {folder}")
     begin = time.monotonic()
     try:
-        path = operator.source.module
-        module = project_modules.download([path], say)[path]
+        module = project_modules.download([given.module], say)[given.module]
     except ModuleError as error:
-        raise OperatorBuildError(f"{operator.name}: {error}") from error
+        raise OperatorBuildError(f"{name}: {error}") from error
     # Only a complete build gets its final name.
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     source = unfinished / "source"
     try:
         shutil.copytree(module, source)
         _make_writable(source)
-        _write_manifests(operator, source, unfinished / "manifests.json")
-        for name in operator.source.samples:
-            shutil.copytree(source / name, unfinished / "samples" / name)
-        _compile(operator, source, unfinished / "operator")
+        _write_manifests(given, source, unfinished / "manifests.json")
+        for samples in given.samples:
+            shutil.copytree(source / samples, unfinished / "samples" / samples)
+        _compile(given, source, unfinished / "operator")
         shutil.rmtree(source)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    say(f"built {operator.name} in {time.monotonic() - begin:.0f} s")
+    say(f"built {name} in {time.monotonic() - begin:.0f} s")
 
 
 def _make_writable(source: Path) -> None:
@@ -136,13 +142,19 @@ def _make_writable(source: Path) -> None:
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
 
 
-def _write_manifests(operator: Operator, source: Path, target: Path) -> None:
-    kubectl = str(binaries.located()["kubectl"])
-    folders = [source / name for name in operator.source.kustomizations]
-    if operator.source.bases:
-        folders.append(_kustomization_in_namespace(operator.source, source))
-    commands = [[kubectl, "kustomize", str(folder)] for folder in folders]
-    rendered = [_run(operator, command, source) for command in commands]
+def _write_manifests(given: Source, source: Path, target: Path) -> None:
+    programs = binaries.located()
+    folders = [source / name for name in given.kustomizations]
+    if given.bases:
+        folders.append(_kustomization_in_namespace(given, source))
+    commands = [[str(programs["kubectl"]), "kustomize", str(folder)] for folder in folders]
+    if given.chart:
+        values = source / "values.json"
+        values.write_text(json.dumps(given.chart_values))
+        options = ["--include-crds", f"--namespace={given.namespace}", f"--values={values}"]
+        chart = str(source / given.chart)
+        commands.append([str(programs["helm"]), "template", _project(given), chart, *options])
+    rendered = [_run(given, command, source) for command in commands]
     objects = [obj for text in rendered for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
     target.write_text(json.dumps(objects))
 
@@ -156,15 +168,15 @@ def _kustomization_in_namespace(given: Source, source: Path) -> Path:
     return folder
 
 
-def _compile(operator: Operator, source: Path, target: Path) -> None:
-    for edit in operator.source.edits:
-        apply_edit(operator.name, source, edit)
-    package = operator.source.package
-    if operator.source.has_port_file:
+def _compile(given: Source, source: Path, target: Path) -> None:
+    for edit in given.edits:
+        apply_edit(_project(given), source, edit)
+    package = given.package
+    if given.has_port_file:
         (source / package / _PORT_FILE).write_text(_PORT_SOURCE)
     go = toolchain.go(lambda _: None)
     command = [str(go), "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(target)]
-    _run(operator, [*command, f"./{package}"], source)
+    _run(given, [*command, f"./{package}"], source)
 
 
 def apply_edit(name: str, source: Path, edit: Edit) -> None:
@@ -182,11 +194,11 @@ def apply_edit(name: str, source: Path, edit: Edit) -> None:
     path.write_text(text.replace(edit.old, edit.new))
 
 
-def _run(operator: Operator, argv: list[str], folder: Path) -> str:
+def _run(given: Source, argv: list[str], folder: Path) -> str:
     process = subprocess.run(
         argv, cwd=folder, env=toolchain.environment(), capture_output=True, text=True, check=False
     )
     if process.returncode != 0:
         last_lines = "\n".join(process.stderr.splitlines()[-30:])
-        raise OperatorBuildError(f"{operator.name}: {' '.join(argv[:2])} failed:\n{last_lines}")
+        raise OperatorBuildError(f"{_project(given)}: {' '.join(argv[:2])} failed:\n{last_lines}")
     return process.stdout

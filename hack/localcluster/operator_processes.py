@@ -3,10 +3,13 @@
 import base64
 import json
 import os
+import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from localcluster import crds, operator_builds, processes
 from localcluster.api import Api
@@ -78,11 +81,7 @@ class OperatorRun:
         namespace, values = self.operator.source.namespace, self._values()
         manifests: list[dict[str, Any]] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-            *(
-                self._at_own_address(obj)
-                for obj in self.built.manifests()
-                if f"{obj['kind']}/{obj['metadata']['name']}" not in self.operator.without
-            ),
+            *(self._at_own_address(obj) for obj in self.built.manifests() if self._is_own(obj)),
             *filled(list(self.operator.objects), values),
         ]
         crds.apply(
@@ -97,7 +96,7 @@ class OperatorRun:
             for kind, path in _PATHS.items():
                 for obj in manifests:
                     if obj["kind"] == kind:
-                        _apply(api, path.format(namespace=obj["metadata"].get("namespace", "default")), obj)
+                        _apply(api, path, obj)
             self._write_kubeconfig(request_token(api, namespace, self.operator.account, _TOKEN_LIFETIME_S))
 
     def start(self) -> None:
@@ -110,6 +109,8 @@ class OperatorRun:
         if self.operator.configuration:
             configuration = filled(self.operator.configuration, values)
             (self._folder / "config.json").write_text(json.dumps(configuration, indent=2))
+        for name, module in self.operator.programs.items():
+            self._write_program(name, module)
         arguments = filled(list(self.operator.arguments), values)
         self.cluster.spawn(
             self.process_name,
@@ -156,7 +157,21 @@ class OperatorRun:
             "config": str(self._folder / "config.json"),
             "certificates": str(self._certificates),
             "folder": str(self._folder),
+            "api_port": str(urlsplit(self.cluster.server).port),
         }
+
+    def _is_own(self, obj: Mapping[str, Any]) -> bool:
+        """Whether to apply a manifest of the project for this process."""
+        if obj["kind"].endswith("WebhookConfiguration") and not self.operator.has_webhooks:
+            return False
+        return f"{obj['kind']}/{obj['metadata']['name']}" not in self.operator.without
+
+    def _write_program(self, name: str, module: str) -> None:
+        """Write a program that the operator runs; the module plays it."""
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m {module} "$@"\n')
+        path.chmod(0o755)
 
     def _at_own_address(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Return a manifest of webhooks with URLs and the authority of the cluster; others unchanged."""
@@ -255,10 +270,15 @@ def filled(value: Any, values: Mapping[str, str]) -> Any:
 
 
 def _apply(api: Api, path: str, obj: Mapping[str, Any]) -> None:
+    """Apply an object to the path of its kind. As for kubectl, a cluster-wide object may have a namespace."""
+    metadata = dict(obj["metadata"])
+    namespace = metadata.pop("namespace", "default")
+    if "{namespace}" in path:
+        metadata["namespace"] = namespace
     api.request(
         "PATCH",
-        f"{path}/{obj['metadata']['name']}?{_FIELD_MANAGER}",
-        obj,
+        f"{path.format(namespace=namespace)}/{metadata['name']}?{_FIELD_MANAGER}",
+        {**obj, "metadata": metadata},
         content_type="application/apply-patch+yaml",
     )
 

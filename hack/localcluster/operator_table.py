@@ -36,6 +36,47 @@ def _with_given_certificates(file: str, ready: str) -> Edit:
     return Edit(file, rotates, f"close({ready})\n\treturn nil\n\t{rotates}")
 
 
+_SPARK: Final = Source(
+    module="github.com/kubeflow/spark-operator/v2",
+    namespace="spark-operator",
+    package="cmd/operator",
+    chart="charts/spark-operator-chart",
+    # All namespaces can have applications.
+    chart_values={"spark": {"jobNamespaces": [""]}},
+    samples=("examples",),
+    edits=(
+        # Its webhooks would use the certificate of a Secret, which must have an RSA key.
+        Edit(
+            "cmd/operator/webhook/start.go",
+            "certProvider.SyncSecret(context.TODO(), webhookSecretName, webhookSecretNamespace)",
+            "context.Cause(context.TODO())",
+        ),
+        Edit(
+            "cmd/operator/webhook/start.go",
+            "err := certProvider.WriteFile(webhookCertDir, webhookCertName, webhookKeyName)",
+            "_, err := os.Stat(webhookCertDir)",
+        ),
+        Edit(
+            "cmd/operator/webhook/start.go",
+            "Port:     webhookPort,",
+            'Port:     webhookPort,\n\t\t\tHost:     "127.0.0.1",',
+        ),
+        # In a cluster, each operator has a folder /tmp of its own.
+        *(
+            Edit(
+                f"internal/controller/sparkapplication/{file}",
+                f'fmt.Sprintf("/tmp/spark/%s{rest}",',
+                f'fmt.Sprintf(os.TempDir()+"/spark/%s{rest}",',
+            )
+            for file, rest in (
+                ("submission.go", "/driver-pod-template.yaml"),
+                ("submission.go", "/executor-pod-template.yaml"),
+                ("controller.go", ""),
+            )
+        ),
+    ),
+)
+
 OPERATORS: Final = (
     Operator(
         name="jobset",
@@ -195,6 +236,33 @@ OPERATORS: Final = (
                 "data": {"config.yaml": _APPWRAPPER_CONFIGURATION},
             },
         ),
+    ),
+    Operator(
+        name="spark-webhook",
+        source=_SPARK,
+        account="spark-operator-webhook",
+        arguments=(
+            "webhook",
+            "start",
+            "--webhook-cert-dir={certificates}",
+            "--webhook-port={webhook}",
+            "--enable-cert-manager",
+            "--health-probe-bind-address=127.0.0.1:{health}",
+        ),
+    ),
+    Operator(
+        name="spark",
+        source=_SPARK,
+        account="spark-operator-controller",
+        needs=("spark-webhook",),
+        arguments=("controller", "start", "--health-probe-bind-address=127.0.0.1:{health}"),
+        environment={
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": "{api_port}",
+            "SPARK_HOME": "{folder}/spark",
+        },
+        programs={"spark/bin/spark-submit": "localcluster.played_spark_submit"},
+        has_webhooks=False,
     ),
 )
 

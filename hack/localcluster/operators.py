@@ -39,6 +39,8 @@ class Source:
         package: the folder of its main package in the module.
         kustomizations: folders of the module that contain its manifests as kustomizations.
         bases: the same, of kustomizations without a namespace. They get that of the operator.
+        chart: the folder of the module that contains its manifests as a Helm chart.
+        chart_values: the values of the chart that differ from its defaults.
         samples: folders of the module with manifests for users.
         edits: changes of its source before the build.
         has_port_file: whether the build adds a file with the address of its webhooks, which its edits use.
@@ -49,6 +51,8 @@ class Source:
     package: str = "."
     kustomizations: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
+    chart: str = ""
+    chart_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     samples: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
     has_port_file: bool = False
@@ -56,7 +60,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of one project.
+    """A process of an operator of one project. Operators with several processes have an entry for each.
 
     Texts of ``arguments``, ``configuration``, ``objects`` and ``environment`` contain names in braces:
 
@@ -64,6 +68,7 @@ class Operator:
     - ``{config}``: the file with the configuration
     - ``{certificates}``: the folder with ``tls.crt`` and ``tls.key`` of its webhooks
     - ``{folder}``: its state folder
+    - ``{api_port}``: the port of the API server
 
     Attributes:
         name: its name in `hack/cluster up --operators`.
@@ -73,9 +78,10 @@ class Operator:
         arguments: the command line arguments.
         configuration: the content of the configuration file; nothing for no file.
         environment: environment variables of its own.
+        programs: programs that it runs, as files in its state folder, each with the module that plays it.
         needs: operators without which it does not work.
         without: manifests to leave out, as `kind/name`; `Webhook/name` for a webhook that it does not serve.
-        has_webhooks: whether it serves webhooks.
+        has_webhooks: whether it serves the webhooks of its project.
         calls_pods: whether it connects to pods, through the API server.
         health_path: the path of its health check on its port `health`.
     """
@@ -87,6 +93,7 @@ class Operator:
     arguments: tuple[str, ...] = ()
     configuration: Mapping[str, Any] = field(default_factory=dict[str, Any])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    programs: Mapping[str, str] = field(default_factory=dict[str, str])
     needs: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     has_webhooks: bool = True
