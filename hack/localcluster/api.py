@@ -25,11 +25,15 @@ class ApiFailure(Exception):
 
 
 class Api:
-    """One kept-alive connection to an API server, authenticated by a client certificate."""
+    """One kept-alive connection to an API server, authenticated by a client certificate or a token."""
 
-    def __init__(self, server: str, authority: Path, identity: Pair) -> None:
+    def __init__(
+        self, server: str, authority: Path, identity: Pair | None = None, *, token: str | None = None
+    ) -> None:
         context = ssl.create_default_context(cafile=str(authority))
-        context.load_cert_chain(identity.certificate, identity.key)
+        if identity is not None:
+            context.load_cert_chain(identity.certificate, identity.key)
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         address = urlsplit(server)
         self._connection = http.client.HTTPSConnection(
             address.hostname or "", address.port, context=context, timeout=_TIMEOUT_S
@@ -73,7 +77,8 @@ class Api:
     def _exchange(self, method: str, path: str, body: Any, content_type: str) -> str:
         payload = None if body is None else json.dumps(body)
         try:
-            self._connection.request(method, path, payload, {"Content-Type": content_type})
+            headers = {"Content-Type": content_type, **self._headers}
+            self._connection.request(method, path, payload, headers)
             response = self._connection.getresponse()
             text = response.read().decode()
         except (OSError, http.client.HTTPException):

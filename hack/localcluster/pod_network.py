@@ -3,7 +3,7 @@
 Simulated pods have addresses, but no machine has them. The API server sends its connections to pods and
 nodes through this proxy (HTTP CONNECT, as its egress selector configuration says). A connection to a pod goes
 to a program that answers in place of the pods. A connection to loopback, such as one to KWOK as a kubelet,
-goes there.
+goes there. Programs in pods that act without being called run in this process, too.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from localcluster.components import LOOPBACK
 from localcluster.played_ray import PodAddresses, create_application
+from localcluster.played_spark_driver import play_drivers
 
 _HEAD_LIMIT = 16 * 1024
 
@@ -90,7 +91,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Answer for pods, and accept connections to them, until cancelled."""
+    """Act and answer for pods, and accept connections to them, until cancelled."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(options.certificate, options.key)
     headers = {"Authorization": f"Bearer {options.token_file.read_text()}"}
@@ -103,7 +104,9 @@ async def run(options: argparse.Namespace) -> None:
         await site.start()
         (address,) = runner.addresses
         try:
-            await serve(options.port, tls, address[1], addresses)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(serve(options.port, tls, address[1], addresses))
+                group.create_task(play_drivers(api))
         finally:
             await runner.cleanup()
 
