@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from admitq.controllers.job import reclaimable_pods
 from admitq.controllers.job.case import JobCase
 from admitq.integrations import ownership
 from admitq.workloads.job_workloads import has_same_pods, maximum_execution_seconds, workload_pod_sets
@@ -67,7 +68,7 @@ def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
         case.integration.is_suspended(job, case.names),
         is_admitted(workload),
     )
-    running = [_as_assigned(workload, pod_set) for pod_set in listed]
+    running = _as_assigned(workload, expected)
     if (admitted or not suspended) and _equal(case, expected, running, running=True):
         return True
     return suspended and _equal(case, expected, listed, running=admitted)
@@ -77,17 +78,31 @@ def find_increases(case: JobCase, workload: JsonObject) -> list[RequestIncrease]
     """Return the podsets of a job that request more than is reserved for its Workload."""
     if not is_reserved(workload):
         return []
-    listed = value_at(workload, ("spec", "podSets"), [])
-    return find_request_increases(
-        workload_pod_sets(case), [_as_assigned(workload, pod_set) for pod_set in listed]
-    )
+    current = workload_pod_sets(case)
+    return find_request_increases(current, _as_assigned(workload, current))
 
 
-def _as_assigned(workload: JsonObject, pod_set: JsonObject) -> JsonObject:
-    for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), []):
-        if assignment.get("name", "main") == pod_set.get("name", "main"):
-            return {**pod_set, "count": assignment.get("count", pod_set.get("count"))}
-    return pod_set
+def _as_assigned(workload: JsonObject, current: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the podsets of a Workload with their assigned counts.
+
+    An assignment does not count pods that had ended before it. The controller of most kinds does not start
+    such pods again, so the podset of the job keeps its count.
+    """
+    assigned = {
+        assignment.get("name", "main"): assignment.get("count")
+        for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    }
+    requested = {pod_set.get("name", "main"): pod_set.get("count") for pod_set in current}
+    ended = reclaimable_pods.reported_counts(workload)
+    pod_sets: list[JsonObject] = []
+    for pod_set in value_at(workload, ("spec", "podSets"), []):
+        name, full = pod_set.get("name", "main"), pod_set.get("count", 1)
+        count = assigned.get(name)
+        is_partial = pod_set.get("minCount") is not None
+        is_covered = count is not None and not is_partial and count + ended.get(name, 0) >= full
+        is_unchanged = count is None or (is_covered and requested.get(name) == full)
+        pod_sets.append(pod_set if is_unchanged else {**pod_set, "count": count})
+    return pod_sets
 
 
 def _equal(

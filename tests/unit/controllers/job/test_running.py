@@ -5,8 +5,16 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import ActionPlan, Patch
-from tests.unit.controllers.builders import NAMES, admitted, condition, condition_of, job
-from tests.unit.controllers.job.decisions import EVICTED, RUNNING, apply_plan, plan_for
+from admitq.integrations.kinds.jobset import JOBSET
+from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, condition, condition_of, job
+from tests.unit.controllers.job.decisions import (
+    EVICTED,
+    RUNNING,
+    RUNNING_TEMPLATE,
+    apply_plan,
+    events_of,
+    plan_for,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +74,30 @@ def test_reclaimable_pods_are_written_with_their_own_field_manager() -> None:
     [patch] = plan_for(job(RUNNING, {"ready": 3, "succeeded": 1}), obj).actions
     assert isinstance(patch, Patch)
     assert patch.concern == "reclaimable-pods"
+
+
+def _resumed_jobset(assigned: int, ended: int, **pod_set: Any) -> ActionPlan:
+    """Return the plan for a running JobSet of three pods. Its admission does not count ended pods."""
+    pods = {"parallelism": 3, "completions": 3, "template": RUNNING_TEMPLATE}
+    running = {"suspend": False, "replicatedJobs": [{"name": "main", "template": {"spec": pods}}]}
+    jobset = {**job(), "kind": "JobSet", "spec": running}
+    obj = admitted(
+        spec={"podSets": [{"name": "main", "count": 3, "template": TEMPLATE, **pod_set}]},
+        admission={"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": assigned}]},
+        reclaimablePods=[{"name": "main", "count": ended}],
+    )
+    settings = {"pods_ready": None}
+    return plan_for(jobset, obj, integration=JOBSET, settings=settings)
+
+
+@pytest.mark.parametrize(("assigned", "ended"), [(2, 1), (0, 3), (2, 2), (3, 0)])
+def test_job_resumed_after_pods_ended_keeps_running(assigned: int, ended: int) -> None:
+    assert events_of(_resumed_jobset(assigned, ended)) == []
+
+
+@pytest.mark.parametrize(("assigned", "ended", "pod_set"), [(1, 1, {}), (2, 0, {}), (2, 1, {"minCount": 1})])
+def test_job_that_runs_more_pods_than_assigned_and_ended_is_stopped(
+    assigned: int, ended: int, pod_set: dict[str, Any]
+) -> None:
+    exceeds = ("ExceedsAdmission", f"podset main requests 3 pods, {assigned} admitted")
+    assert exceeds in events_of(_resumed_jobset(assigned, ended, **pod_set))
