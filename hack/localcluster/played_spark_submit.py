@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("application", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     number = uuid.uuid4().hex
+    has_jvm_only = not "".join(options.application[:1]).endswith((".py", ".R"))
     conf = {
+        "spark.kubernetes.memoryOverheadFactor": "0.1" if has_jvm_only else "0.4",
         "spark.kubernetes.executor.podNamePrefix": f"{options.name}-{number[:16]}",
         **dict(each.split("=", 1) for each in options.conf),
         "spark.app.name": options.name,

@@ -139,7 +139,7 @@ def load_case(name: str, group: str) -> OperatorCase:
     kind = load(integration, group)
     manifest = given.pop("manifest", None)
     if isinstance(manifest, Mapping):
-        kind = dataclasses.replace(kind, manifest=_sample(manifest, kind))
+        kind = dataclasses.replace(kind, manifest=load_sample(manifest, kind))
     changes = {
         f"metadata.labels[{group}/queue-name]": QUEUE,
         **given.pop("changes", {}),
@@ -161,7 +161,7 @@ def _given(name: str, group: str) -> dict[str, Any]:
     return yaml.load(in_group((FOLDER / f"{name}.yaml").read_text(), group), Loader=yaml.CSafeLoader)
 
 
-def _sample(given: Mapping[str, str], kind: KindCase) -> dict[str, Any]:
+def load_sample(given: Mapping[str, str], kind: KindCase) -> dict[str, Any]:
     """The first object of the kind in a sample of an operator."""
     operator = operator_table.named(given["operator"])
     (build,) = operator_builds.build([operator], lambda _: None).values()

@@ -1,0 +1,176 @@
+"""Stories of SparkApplications with their operator, while ``spark-submit`` and drivers are played."""
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from admitq.runtime.errors import ApiError
+from admitq_api.json_objects import value_at
+from admitq_api.quantity import parse_quantity
+from tests.controlplane.kind_cases import create_other, with_changes
+from tests.controlplane.stage import Stage, condition_of
+from tests.operators.operator_case import QUEUE, End, OperatedJob, OperatorCase, load_sample, submit
+from tests.operators.test_stories import open_queue, until_ended, until_running
+
+pytestmark = [
+    pytest.mark.operators,
+    pytest.mark.parametrize("case_name", ["sparkapplication"], indirect=True, scope="session"),
+]
+
+EXECUTORS = "spark-role=executor"
+
+
+def with_sample(stage: Stage, case: OperatorCase, file: str) -> OperatorCase:
+    """Return the case with another sample of the operator."""
+    sample = load_sample({"operator": "spark", "file": f"examples/{file}"}, case.kind)
+    manifest = with_changes(sample, {f"metadata.labels[{stage.names.queue_name}]": QUEUE})
+    return dataclasses.replace(case, kind=dataclasses.replace(case.kind, manifest=manifest))
+
+
+async def uids(job: OperatedJob, selector: str = "") -> set[str]:
+    return {one["metadata"]["uid"] for one in await job.pods(selector)}
+
+
+async def check_never_evicted(job: OperatedJob, admitted: dict[str, Any]) -> None:
+    """Check that the Workload is the one that was admitted, and that it was never evicted."""
+    now = await job.workload()
+    assert now["metadata"]["uid"] == admitted["metadata"]["uid"]
+    assert condition_of(now, "Evicted") is None
+
+
+async def test_failed_executor_is_replaced_and_the_application_keeps_its_admission(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    job = await submit(stage, case)
+    await until_running(case, job)
+    admitted = await job.workload()
+    before = await uids(job, EXECUTORS)
+    await job.end_pods("Failed", End(pods="spark-exec-id=1"))
+
+    async def replaced() -> int:
+        return len(await uids(job, EXECUTORS) - before)
+
+    await stage.until(replaced, 1)
+    await until_running(case, job)
+    await check_never_evicted(job, admitted)
+
+
+async def test_application_that_its_user_changes_is_run_again_and_keeps_its_admission(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    job = await submit(stage, case)
+    await until_running(case, job)
+    admitted = await job.workload()
+    before = await uids(job)
+    await job.change({"spec.arguments": ["100"]})
+
+    async def kept() -> set[str]:
+        return before & await uids(job)
+
+    await stage.until(kept, set())
+    await until_running(case, job)
+    await check_never_evicted(job, admitted)
+
+
+async def test_application_that_its_user_changes_after_its_end_does_not_run_without_quota(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    job = await submit(stage, case)
+    await until_running(case, job)
+    await job.end_pods("Succeeded", case.succeeded)
+    await until_ended(job, "Succeeded", case.kind.messages["succeeded"])
+    # The operator would run it again.
+    await job.change({"spec.arguments": ["100"]})
+    await job.until({"spec.suspend": True, "status.applicationState.state": "SUSPENDED"})
+    await job.until_no_pods()
+
+
+async def test_application_that_cannot_be_submitted_fails_and_gives_its_quota_back(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    job = await submit(stage, case, changes={"spec.driver.serviceAccount": "missing"})
+
+    async def reason() -> Any:
+        return (condition_of(await job.workload(), "Finished") or ("", ""))[1]
+
+    await stage.until(reason, "Failed")
+    message = (condition_of(await job.workload(), "Finished") or ("", "", ""))[2]
+    assert message.startswith("failed to submit spark application: failed to run spark-submit")
+    assert 'serviceaccount "missing" not found' in message
+
+    async def reserving() -> Any:
+        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+        return value_at(queue, ("status", "reservingWorkloads"), 0)
+
+    await stage.until(reserving, 0)
+
+
+async def test_application_that_is_submitted_again_keeps_its_admission(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    policy = {
+        "type": "OnFailure",
+        "onSubmissionFailureRetries": 1000,
+        "onSubmissionFailureRetryInterval": 1,
+    }
+    changes = {"spec.driver.serviceAccount": "late", "spec.restartPolicy": policy}
+    job = await submit(stage, case, changes=changes)
+    await job.until({"status.applicationState.state": "SUBMISSION_FAILED"})
+    admitted = await job.workload()
+    assert condition_of(admitted, "Finished") is None
+    await create_other(stage, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "late"}})
+    await until_running(case, job)
+    await check_never_evicted(job, admitted)
+
+
+async def test_application_with_a_node_selector_of_all_pods_runs_on_the_nodes_of_its_flavor(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    job = await submit(stage, case, changes={"spec.nodeSelector": {"kubernetes.io/os": "linux"}})
+    for pod in await until_running(case, job):
+        assert pod["spec"]["nodeSelector"]["kubernetes.io/os"] == "linux"
+    await job.change_workload({"spec": {"active": False}})
+    await job.until_suspended()
+    await job.until_no_pods()
+    assert value_at(await job.get(), ("spec", "sparkConf"), {}) == {}
+
+
+async def test_pods_of_the_samples_request_what_their_workload_reserves(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case, jobs=3)
+    for file in ("spark-pi.yaml", "spark-pi-python.yaml", "spark-pi-pod-template.yaml"):
+        sample = with_sample(stage, case, file)
+        job = await submit(stage, sample)
+        requested: Counter[str] = Counter()
+        for pod in await until_running(sample, job, pods=2):
+            for container in pod["spec"]["containers"]:
+                requests = container["resources"]["requests"]
+                requested.update({name: parse_quantity(requests[name]) for name in case.quota})
+        reserved: Counter[str] = Counter()
+        for assigned in value_at(await job.workload(), ("status", "admission", "podSetAssignments"), []):
+            usage = assigned["resourceUsage"]
+            reserved.update({name: parse_quantity(usage[name]) for name in case.quota})
+        assert requested == reserved, file
+        await job.end_pods("Succeeded", case.succeeded)
+        await until_ended(job, "Succeeded", case.kind.messages["succeeded"])
+        await stage.client.delete(case.kind.resource, job.name, stage.namespace, propagation="Background")
+        await stage.until(job.is_gone_for_good)
+        await job.until_no_pods()
+
+
+async def test_application_with_dynamic_allocation_is_refused(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case)
+    sample = with_sample(stage, case, "spark-pi-dynamic-allocation.yaml")
+    with pytest.raises(ApiError, match="only elastic jobs can change their size"):
+        await submit(stage, sample)
+    job = await submit(stage, sample, changes={"spec.dynamicAllocation": None})
+    await until_running(sample, job, pods=2)
