@@ -124,6 +124,8 @@ async def test_job_of_kind_is_stopped_restored_and_restarted(stage: Stage, case:
     await job.change({label: queue})
     await job.until_started()
     await job.play("running")
+    if "inactive" in case.play:
+        await job.play("ready")
 
     await job.change_workload({"spec": {"active": False}})
     await job.until_suspended()
