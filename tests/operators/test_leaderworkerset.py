@@ -23,6 +23,14 @@ pytestmark = [
     pytest.mark.parametrize("case_name", ["leaderworkerset"], indirect=True, scope="session"),
 ]
 
+ROLLOUT = {
+    "spec.rolloutStrategy": {
+        "type": "RollingUpdate",
+        "rollingUpdateConfiguration": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+}
+"""A rolling update creates one more group."""
+NEW_IMAGE = "example.com/c:2"
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 GROUP_SIZE = 4
 ANNOTATIONS = "spec.leaderWorkerTemplate.workerTemplate.metadata.annotations"
@@ -117,6 +125,23 @@ class Served:
             return {one["metadata"]["name"] for one in found}
 
         await self.stage.until(names, {self.workload_name(group) for group in groups})
+
+    async def update(self) -> None:
+        """Change the image of all pods."""
+        job = await self.stage.get(self.case.kind.resource, self.name)
+        template = job["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+        container = {**template["spec"]["containers"][0], "image": NEW_IMAGE}
+        patch = {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"containers": [container]}}}}
+        await self.stage.change(self.case.kind.resource, self.name, {"spec": patch})
+
+    async def until_updated(self, groups: int) -> None:
+        """Wait until all pods of this number of groups have the image of the update."""
+
+        async def images() -> list[str]:
+            pods = [pod for group in range(groups) for pod in await self.pods(group)]
+            return [one["spec"]["containers"][0]["image"] for one in pods]
+
+        await self.stage.until(images, [NEW_IMAGE] * groups * GROUP_SIZE)
 
     async def scale(self, replicas: int) -> None:
         """Scale as ``kubectl scale`` does."""
@@ -244,29 +269,53 @@ async def test_workers_that_wait_for_their_leader_do_not_keep_the_group_from_run
 
 async def test_rolling_update_replaces_every_group_within_its_quota(stage: Stage, case: OperatorCase) -> None:
     await open_queue(stage, case, jobs=2)
-    surge = {"rollingUpdateConfiguration": {"maxSurge": 1, "maxUnavailable": 0}}
-    served = await serve(stage, case, {"spec.rolloutStrategy": {"type": "RollingUpdate", **surge}})
+    served = await serve(stage, case, ROLLOUT)
     first = {
         number: {one["metadata"]["uid"] for one in await served.until_runs(number)} for number in range(2)
     }
     await served.until_ready(2)
-    job = await stage.get(case.kind.resource, served.name)
-    template = job["spec"]["leaderWorkerTemplate"]["workerTemplate"]
-    container = {**template["spec"]["containers"][0], "image": "example.com/c:2"}
-    patch = {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"containers": [container]}}}}
-    await stage.change(case.kind.resource, served.name, {"spec": patch})
+    await served.update()
     await served.until_runs(2)
-
-    async def images() -> list[str]:
-        pods = [pod for group in range(2) for pod in await served.pods(group)]
-        return [one["spec"]["containers"][0]["image"] for one in pods]
-
-    await stage.until(images, ["example.com/c:2"] * 2 * GROUP_SIZE)
+    await served.until_updated(2)
     for group, before in first.items():
         assert not before & {one["metadata"]["uid"] for one in await served.until_runs(group)}
         assert condition_of(await served.workload(group), "Evicted") is None
     await served.until_pods(2)
     await served.until_workloads(0, 1)
+
+
+async def test_rolling_update_waits_for_the_quota_of_its_additional_group(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    served = await serve(stage, case, {"spec.replicas": 1, **ROLLOUT})
+    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    await served.until_ready(1)
+    await served.update()
+    await served.until_condition(1, "QuotaReserved", "False", "WaitingForQuota")
+    await served.until_pods(1, held=GROUP_SIZE)
+    assert await served.uids(0) == before
+    queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+    groups = queue["spec"]["resourceGroups"]
+    groups[0]["flavors"][0]["resources"][0]["nominalQuota"] = "400m"
+    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), {"spec": {"resourceGroups": groups}})
+    await served.until_updated(1)
+    await served.until_workloads(0)
+    await served.until_runs(0)
+
+
+async def test_leader_with_a_template_of_its_own_has_a_podset_of_its_own(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case, jobs=2)
+    container = {"name": "leader", "image": "nginx", "resources": {"requests": {"cpu": "100m"}}}
+    template = {"spec": {"containers": [container]}}
+    changes = {"spec.replicas": 1, "spec.leaderWorkerTemplate.leaderTemplate": template}
+    served = await serve(stage, case, changes)
+    pods = await served.until_runs(0)
+    sizes = [(one["name"], one["count"]) for one in (await served.workload(0))["spec"]["podSets"]]
+    assert sizes == [("leader", 1), ("worker", GROUP_SIZE - 1)]
+    assert Counter(one["metadata"]["labels"][stage.names.podset] for one in pods) == dict(sizes)
 
 
 async def test_group_with_pods_that_are_not_ready_is_evicted_after_the_timeout(
