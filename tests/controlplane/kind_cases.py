@@ -421,7 +421,12 @@ class PlayedJob:
         for pod in pods[:count]:
             await self.stage.change(PODS, pod["metadata"]["name"], {"status": {"phase": phase}}, "status")
 
-    async def until(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    async def until(
+        self,
+        wanted: Mapping[str, Any],
+        *,
+        timeout: float = 60.0,  # noqa: ASYNC109 a deadline for many reads
+    ) -> dict[str, Any]:
         """Wait until the job has the wanted fields."""
 
         async def found() -> dict[str, Any]:
@@ -429,7 +434,7 @@ class PlayedJob:
             assert differences(job, wanted) == []
             return job
 
-        return await eventually(found, what=f"{self.case} {self.name}: {dict(wanted)}")
+        return await eventually(found, timeout=timeout, what=f"{self.case} {self.name}: {dict(wanted)}")
 
     async def until_started(self) -> dict[str, Any]:
         """Wait until the job runs."""

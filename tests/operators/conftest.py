@@ -24,7 +24,8 @@ from tests.operators.test_stories import STORY_OF
 
 CONFIGURATION: Any = {
     "integrations": {"frameworks": list(list_framework_names())},
-    "waitForPodsReady": {"timeout": "15s"},
+    # A Job replaces a failed pod after 10 s or more, and other operators recognize failures as slowly.
+    "waitForPodsReady": {"timeout": "15s", "recoveryTimeout": "150s"},
     "featureGates": {"ElasticJobsViaWorkloadSlices": True, "SparkApplicationIntegration": True},
 }
 
@@ -49,9 +50,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     outcomes: dict[str, dict[str, str]] = {}
     for outcome in ("passed", "failed", "error"):
         for report in terminalreporter.stats.get(outcome, ()):
-            test, _, case = str(report.nodeid).rpartition("::")[2].rstrip("]").partition("[")
-            if case in names():
-                outcomes.setdefault(case, {})[STORY_OF.get(test, test)] = outcome
+            test, _, id_ = str(report.nodeid).rpartition("::")[2].rstrip("]").partition("[")
+            # A test can have further parameters before or after the case.
+            for case in {id_, *id_.split("-")} & set(names()):
+                variant = id_.replace(case, "").strip("-")
+                story = f"{STORY_OF.get(test, test)} {variant}".rstrip()
+                outcomes.setdefault(case, {})[story] = outcome
     if outcomes:
         terminalreporter.section("stories with real operators")
     for case in sorted(outcomes):

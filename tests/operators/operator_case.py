@@ -47,6 +47,8 @@ class Restart(End):
 
     until: Mapping[str, Any]
     """Fields of the restarted job."""
+    within: float = 60.0
+    """Seconds until the job has these fields."""
 
 
 @dataclass(frozen=True, kw_only=True)

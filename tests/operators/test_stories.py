@@ -177,9 +177,10 @@ async def test_job_restarted_by_its_operator_keeps_its_admission(stage: Stage, c
     await open_queue(stage, case)
     job = await submit(stage, case, changes=case.restart.given)
     before = {one["metadata"]["uid"] for one in await until_running(case, job)}
+    await job.until_condition("PodsReady", "True")
     workload = await job.workload()
     await job.end_pods("Failed", case.restart)
-    await job.until(case.restart.until)
+    await job.until(case.restart.until, timeout=case.restart.within)
     after = {one["metadata"]["uid"] for one in await until_running(case, job)}
     assert after != before
     now = await job.workload()
