@@ -7,12 +7,13 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from localcluster import crds, operator_builds, processes
-from localcluster.api import Api
+from localcluster.api import Api, ApiFailure
 from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.cluster_processes import ClusterError
 from localcluster.components import LOOPBACK
@@ -105,6 +106,9 @@ class OperatorRun:
         Raises:
             ClusterError: it ends or does not become ready.
         """
+        if self.operator.lease:
+            with self.cluster.api() as api:
+                _delete_lease(api, self.operator.source.namespace, self.operator.lease)
         values = self._values()
         if self.operator.configuration:
             configuration = filled(self.operator.configuration, values)
@@ -281,6 +285,15 @@ def _apply(api: Api, path: str, obj: Mapping[str, Any]) -> None:
         {**obj, "metadata": metadata},
         content_type="application/apply-patch+yaml",
     )
+
+
+def _delete_lease(api: Api, namespace: str, name: str) -> None:
+    """Delete the Lease of a process that no longer runs, if there is one."""
+    try:
+        api.request("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+    except ApiFailure as failure:
+        if failure.status != HTTPStatus.NOT_FOUND:
+            raise
 
 
 def _inherited() -> dict[str, str]:

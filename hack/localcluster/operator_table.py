@@ -160,6 +160,7 @@ OPERATORS: Final = (
         arguments=("--lock-namespace=mpi-operator",),
         environment={"HEALTH_ADDRESS": "127.0.0.1:{health}"},
         has_webhooks=False,
+        lease="mpi-operator",
         health_path="/healthz",
     ),
     Operator(

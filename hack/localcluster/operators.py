@@ -82,6 +82,8 @@ class Operator:
         needs: operators without which it does not work.
         without: manifests to leave out, as `kind/name`; `Webhook/name` for a webhook that it does not serve.
         has_webhooks: whether it serves the webhooks of its project.
+        lease: its Lease if no setting turns off the election of a leader. A new process waits until a Lease
+            of a killed one has expired, so it is deleted before a start.
         calls_pods: whether it connects to pods, through the API server.
         health_path: the path of its health check on its port `health`.
     """
@@ -97,5 +99,6 @@ class Operator:
     needs: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     has_webhooks: bool = True
+    lease: str = ""
     calls_pods: bool = False
     health_path: str = "/readyz"
