@@ -52,8 +52,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in terminalreporter.stats.get(outcome, ()):
             test, _, id_ = str(report.nodeid).rpartition("::")[2].rstrip("]").partition("[")
             # A test can have further parameters before or after the case.
-            for case in {id_, *id_.split("-")} & set(names()):
-                variant = id_.replace(case, "").strip("-")
+            parts = id_.split("-")
+            for case in {parts[0], parts[-1]} & set(names()):
+                variant = "-".join(parts[1:] if case == parts[0] else parts[:-1])
                 story = f"{STORY_OF.get(test, test)} {variant}".rstrip()
                 outcomes.setdefault(case, {})[story] = outcome
     if outcomes:

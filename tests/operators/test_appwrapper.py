@@ -1,0 +1,103 @@
+"""Stories of AppWrappers: other wrapped kinds, what happens to wrapped objects, and pods that do not end."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.registry import load_integrations
+from admitq.runtime.resources import Resource
+from localcluster import operator_builds, operator_table
+from tests.controlplane.kind_cases import with_changes
+from tests.controlplane.stage import Stage
+from tests.operators.operator_case import QUEUE, OperatorCase, submit
+from tests.operators.test_stories import open_queue, release, until_running
+
+pytestmark = [
+    pytest.mark.operators,
+    pytest.mark.parametrize(
+        "case_name", [pytest.param("appwrapper", id="appwrapper")], indirect=True, scope="session"
+    ),
+]
+
+SAMPLES: Final[Mapping[str, tuple[str, tuple[int, ...], str]]] = {
+    "wrapped-jobset": ("jobset.x-k8s.io/jobset", (4, 1), "500m"),
+    "wrapped-pytorch-job": ("kubeflow.org/pytorchjob", (1, 2), "3"),
+    "wrapped-deployment": ("deployment", (2,), "2"),
+    "wrapped-pod": ("pod", (1,), "1"),
+}
+"""The framework of the object that a sample wraps, the counts of its podsets, and the CPU requested."""
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+async def test_wrapped_object_exists_only_while_the_wrapper_is_admitted(
+    stage: Stage, case: OperatorCase, api_group: str, sample: str
+) -> None:
+    framework, counts, cpu = SAMPLES[sample]
+    wrapper = _with_sample(case, sample, api_group)
+    await open_queue(stage, wrapper, quota={"cpu": cpu}, stopPolicy="Hold")
+    job = await submit(stage, wrapper)
+    await job.until_condition("QuotaReserved", "False", "Suspended")
+    assert await job.pod_sets() == {f"j-{index}": count for index, count in enumerate(counts)}
+    kind = _resource(framework)
+    assert await _names(stage, kind) == []
+
+    await release(stage)
+    await until_running(wrapper, job, sum(counts))
+    await job.until_condition("PodsReady", "True")
+    wrapped = wrapper.kind.manifest["spec"]["components"][0]["template"]["metadata"]["name"]
+    assert wrapped in await _names(stage, kind)
+    workloads, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    assert [one["metadata"]["ownerReferences"][0]["kind"] for one in workloads] == ["AppWrapper"]
+
+    await job.change_workload({"spec": {"active": False}})
+    await job.until_suspended()
+    await job.until_condition("QuotaReserved", "False", "Deactivated")
+    assert await _names(stage, kind) == []
+    await job.until({"status.phase": "Suspended", "spec.components[0].podSetInfos": None})
+
+    await job.change_workload({"spec": {"active": True}})
+    await until_running(wrapper, job, sum(counts))
+
+
+async def test_wrapper_keeps_its_quota_until_its_last_pod_is_deleted(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    held = {"spec.components[0].template.spec.template.metadata.finalizers": ["example.com/hold"]}
+    job = await submit(stage, case, changes=held)
+    (pod,) = await until_running(case, job)
+    await job.change_workload({"spec": {"active": False}})
+    await job.until({"status.phase": "Suspending"})
+    await job.until_condition("Evicted", "True", "Deactivated")
+    await job.until_condition("QuotaReserved", "True")
+    await _release_pod(stage, pod)
+    await job.until_condition("QuotaReserved", "False", "Deactivated")
+    await job.until({"status.phase": "Suspended"})
+
+
+async def _release_pod(stage: Stage, pod: Mapping[str, Any]) -> None:
+    await stage.change(_resource("pod"), pod["metadata"]["name"], {"metadata": {"finalizers": None}})
+
+
+def _with_sample(case: OperatorCase, sample: str, api_group: str) -> OperatorCase:
+    """Return the case with another sample of the operator."""
+    operator = operator_table.named("appwrapper")
+    (build,) = operator_builds.build([operator], lambda _: None).values()
+    text = (build.samples / "samples" / f"{sample}.yaml").read_text()
+    manifest = yaml.load(text, Loader=yaml.CSafeLoader)
+    queued = with_changes(manifest, {f"metadata.labels[{api_group}/queue-name]": QUEUE})
+    return dataclasses.replace(case, kind=dataclasses.replace(case.kind, manifest=queued))
+
+
+def _resource(framework: str) -> Resource:
+    (integration,) = (one for one in load_integrations() if one.framework == framework)
+    return resource_of(integration)
+
+
+async def _names(stage: Stage, kind: Resource) -> list[str]:
+    found, _ = await stage.client.list(kind, stage.namespace)
+    return [one["metadata"]["name"] for one in found]
