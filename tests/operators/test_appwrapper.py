@@ -14,7 +14,7 @@ from localcluster import operator_builds, operator_table
 from tests.controlplane.kind_cases import with_changes
 from tests.controlplane.stage import Stage
 from tests.operators.operator_case import QUEUE, OperatorCase, submit
-from tests.operators.test_stories import open_queue, release, until_running
+from tests.operators.test_stories import open_queue, release, until_ended, until_running
 
 pytestmark = [
     pytest.mark.operators,
@@ -22,6 +22,8 @@ pytestmark = [
         "case_name", [pytest.param("appwrapper", id="appwrapper")], indirect=True, scope="session"
     ),
 ]
+
+_ANNOTATION: Final = "workload.codeflare.dev.appwrapper"
 
 SAMPLES: Final[Mapping[str, tuple[str, tuple[int, ...], str]]] = {
     "wrapped-jobset": ("jobset.x-k8s.io/jobset", (4, 1), "500m"),
@@ -77,6 +79,39 @@ async def test_wrapper_keeps_its_quota_until_its_last_pod_is_deleted(
     await _release_pod(stage, pod)
     await job.until_condition("QuotaReserved", "False", "Deactivated")
     await job.until({"status.phase": "Suspended"})
+
+
+async def test_pods_that_do_not_end_are_deleted_by_force_and_release_quota(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    pod_annotations = "spec.components[0].template.spec.template.metadata.annotations"
+    changes = {
+        f"metadata.annotations[{_ANNOTATION}/forcefulDeletionGracePeriodDuration]": "1s",
+        f"{pod_annotations}[kwok.admitq.dev/termination-seconds]": "600",
+    }
+    job = await submit(stage, case, changes=changes)
+    await until_running(case, job)
+    await job.change_workload({"spec": {"active": False}})
+    await job.until_condition("QuotaReserved", "False", "Deactivated")
+    assert await _names(stage, _resource("pod")) == []
+
+
+async def test_wrapper_that_fails_after_its_last_retry_ends_as_failed(
+    stage: Stage, case: OperatorCase
+) -> None:
+    assert case.restart is not None
+    await open_queue(stage, case)
+    job = await submit(stage, case, changes=case.restart.given)
+    await until_running(case, job)
+    await job.until_condition("PodsReady", "True")
+    await job.end_pods("Failed", case.restart)
+    await job.until(case.restart.until, timeout=case.restart.within)
+    await until_running(case, job)
+    await job.end_pods("Failed", case.restart)
+    await until_ended(job, "Failed", case.kind.messages["failed"])
+    await job.until({"status.phase": "Failed", "status.resettingCount": 1})
+    assert await job.pods() == []
 
 
 async def _release_pod(stage: Stage, pod: Mapping[str, Any]) -> None:
