@@ -14,12 +14,13 @@ from localcluster import binaries, operator_builds
 from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.cluster_processes import ALL_COMPONENTS
 from localcluster.installation import Installation
-from localcluster.operator_processes import OperatorRun, run_operators
+from localcluster.operator_processes import run_operators
 from localcluster.operator_table import with_needs
 from localcluster.pytest_plugin import fresh_namespace, keep_logs, owner_of_run
 from tests.controlplane.stage import Stage
 from tests.operators.operator_case import OperatorCase, excluded_stories, load_case, names, operators_of
 from tests.operators.places import POOLS
+from tests.operators.programs import CONTROLLER_MANAGER, ControllerManager, Program
 from tests.operators.test_stories import STORY_OF
 
 CONFIGURATION: Any = {
@@ -79,7 +80,7 @@ class OperatedCluster:
 
     cluster: LocalCluster
     installation: Installation
-    operators: dict[str, OperatorRun]
+    programs: dict[str, Program]
 
 
 @pytest.fixture(scope="session")
@@ -95,11 +96,13 @@ def operated(case_name: str, api_group: str, request: pytest.FixtureRequest) -> 
     before = request.session.testsfailed
     cluster.start(POOLS, component_names=ALL_COMPONENTS, owner=owner_of_run(), say=lambda _: None)
     try:
-        operators = run_operators(cluster, operators_of(case_name), lambda _: None)
+        programs: dict[str, Program] = {**run_operators(cluster, operators_of(case_name), lambda _: None)}
         installation = Installation(cluster)
         installation.install(api_group=api_group, config=CONFIGURATION)
         installation.start()
-        yield OperatedCluster(cluster, installation, operators)
+        yield OperatedCluster(
+            cluster, installation, programs or {CONTROLLER_MANAGER: ControllerManager(cluster)}
+        )
     finally:
         if request.session.testsfailed > before:
             keep_logs(cluster)
@@ -107,12 +110,12 @@ def operated(case_name: str, api_group: str, request: pytest.FixtureRequest) -> 
 
 
 @pytest.fixture
-def operators(operated: OperatedCluster) -> Generator[dict[str, OperatorRun]]:
-    """The operators of the kind under test, which a story may stop. They run again after it."""
-    yield operated.operators
-    for run in operated.operators.values():
-        if not run.is_running:
-            run.start()
+def programs(operated: OperatedCluster) -> Generator[dict[str, Program]]:
+    """The programs that run jobs of the kind, which a story may crash. They run again after it."""
+    yield operated.programs
+    for program in operated.programs.values():
+        if not program.is_running:
+            program.start()
 
 
 @pytest.fixture

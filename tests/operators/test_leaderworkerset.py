@@ -11,11 +11,11 @@ from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS
 from admitq_api.json_objects import value_at
-from localcluster.operator_processes import OperatorRun
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
 from tests.operators.operator_case import OperatorCase, submit
 from tests.operators.places import NODE_LABELS, RESERVED, TOLERATIONS
+from tests.operators.programs import Program
 from tests.operators.test_stories import crash, open_queue, release, start
 
 pytestmark = [
@@ -334,24 +334,24 @@ async def test_group_with_pods_that_are_not_ready_is_evicted_after_the_timeout(
 
 
 async def test_groups_survive_a_crash_of_their_operator(
-    stage: Stage, case: OperatorCase, operators: dict[str, OperatorRun]
+    stage: Stage, case: OperatorCase, programs: dict[str, Program]
 ) -> None:
     await open_queue(stage, case, stopPolicy="Hold")
     served = await serve(stage, case, {"spec.replicas": 1})
     await served.until_pods(0, held=GROUP_SIZE)
-    await crash(operators)
+    await crash(programs)
     with pytest.raises(ApiError, match="failed calling webhook"):
         await submit(stage, case, "other")
     # Its webhook reviews each update of a pod, so the scheduling gates stay.
     await release(stage)
     await served.until_condition(0, "Admitted", "True")
     await served.until_pods(0, held=GROUP_SIZE)
-    await start(operators)
+    await start(programs)
     await served.until_runs(0)
-    await crash(operators)
+    await crash(programs)
     workload = served.workload_name(0)
     await stage.change(stage.kinds.workloads, workload, {"spec": {"active": False}})
     await served.until_condition(0, "QuotaReserved", "False", "Deactivated")
     await served.until_pods(0)
-    await start(operators)
+    await start(programs)
     await served.until_pods(0, held=GROUP_SIZE)

@@ -14,7 +14,6 @@ from admitq.runtime.resources import JOBS
 from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
-from localcluster.operator_processes import OperatorRun
 from tests.controlplane.kind_cases import create_other, differences, path_of
 from tests.controlplane.stage import Stage
 from tests.operators.operator_case import (
@@ -27,6 +26,7 @@ from tests.operators.operator_case import (
     submit,
 )
 from tests.operators.places import FLAVOR, NODE_LABELS, RESERVED, TOLERATIONS
+from tests.operators.programs import Program
 
 pytestmark = pytest.mark.operators
 
@@ -233,35 +233,35 @@ def templates(case: OperatorCase) -> list[str]:
 
 @story("operator-restart")
 async def test_job_survives_a_crash_of_its_operator(
-    stage: Stage, case: OperatorCase, operators: dict[str, OperatorRun]
+    stage: Stage, case: OperatorCase, programs: dict[str, Program]
 ) -> None:
     job = await submit_held(stage, case)
-    await crash(operators)
+    await crash(programs)
     await release(stage)
     # If the operator reviews updates, the job starts only after it is back.
     await job.until_condition("Admitted", "True")
     assert await job.pods() == []
-    await start(operators)
+    await start(programs)
     await until_running(case, job)
-    await crash(operators)
+    await crash(programs)
     await job.change_workload({"spec": {"active": False}})
     await job.until_condition("Evicted", "True", "Deactivated")
-    await start(operators)
+    await start(programs)
     await job.until_no_pods()
     await job.until_condition("QuotaReserved", "False", "Deactivated")
 
 
 @story("webhook-down")
 async def test_job_is_refused_or_waits_while_the_webhook_of_its_operator_is_down(
-    stage: Stage, case: OperatorCase, operators: dict[str, OperatorRun]
+    stage: Stage, case: OperatorCase, programs: dict[str, Program]
 ) -> None:
     job = await submit_held(stage, case)
-    await crash(operators)
+    await crash(programs)
     with pytest.raises(ApiError, match="failed calling webhook"):
         await submit(stage, case, "other")
     await release(stage)
     await job.until_condition("QuotaReserved", "True")
-    await start(operators)
+    await start(programs)
     await until_running(case, job)
 
 
@@ -270,11 +270,11 @@ def test_case_files_exclude_only_stories() -> None:
     assert {case: unknown for case in names() if (unknown := set(excluded_stories(case)) - stories)} == {}
 
 
-async def crash(operators: dict[str, OperatorRun]) -> None:
-    for run in operators.values():
-        await asyncio.to_thread(run.kill)
+async def crash(programs: dict[str, Program]) -> None:
+    for program in programs.values():
+        await asyncio.to_thread(program.kill)
 
 
-async def start(operators: dict[str, OperatorRun]) -> None:
-    for run in operators.values():
-        await asyncio.to_thread(run.start)
+async def start(programs: dict[str, Program]) -> None:
+    for program in programs.values():
+        await asyncio.to_thread(program.start)
