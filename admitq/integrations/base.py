@@ -442,6 +442,9 @@ class KindOwnership:
     covers_children: bool = True
     """Whether the objects that a queued job creates are queued with this job. Otherwise they are queued with
     an ancestor of the job."""
+    keeps_children: bool = False
+    """Whether the kind's controller neither stops nor starts objects that it has created when their job is
+    suspended or resumed. They are then deleted, so that the controller creates them again."""
     implied_frameworks: tuple[str, ...] = ()
     """Frameworks that this kind needs, because their webhooks and controllers hold the objects that its jobs
     create."""

@@ -101,12 +101,23 @@ class Ancestors:
         annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
         is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"
         # The garbage collector may orphan the Workload before the children. Its quota stays reserved.
+        kind = self._kind_of(group, ancestor.get("kind", ""))
+        keeps_children = kind is not None and kind.ownership.keeps_children
         has_lost_workload = not unfinished and _is_being_orphaned(ancestor)
         return Ancestor(
             ancestor,
-            admitted=has_lost_workload or may_children_run(unfinished, elastic=is_elastic),
+            admitted=has_lost_workload
+            or may_children_run(unfinished, elastic=is_elastic, until_evicted=keeps_children),
             holds_quota=any(is_reserved(workload) for workload in unfinished),
+            keeps_children=keeps_children,
+            is_suspended=kind is not None and kind.is_suspended(ancestor, self._ctx.names),
         )
+
+    def _kind_of(self, group: str, kind: str) -> Integration | None:
+        for integration in self._ctx.settings.integrations:
+            if (integration.group, integration.kind) == (group, kind):
+                return integration
+        return None
 
 
 def _is_being_orphaned(job: JsonObject) -> bool:

@@ -49,6 +49,9 @@ class Ancestor:
     """How the job differs from the jobs that its owner creates. Such a job is stopped, and ``admitted`` is
     False.
     """
+    keeps_children: bool = False
+    """Whether its controller neither stops nor starts the jobs inside when it is suspended or resumed."""
+    is_suspended: bool = False
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,8 @@ def _follow_ancestor(case: JobCase) -> ActionPlan | None:
     if case.ancestor is None:
         return None
     if case.ancestor.admitted or case.job is None or case.integration.find_outcome(case.job) is not None:
-        return workload_sync.delete_unfinished_workloads(case)
+        deleting = unadmitted_jobs.delete_unresumed_child(case) if case.ancestor.admitted else None
+        return deleting or workload_sync.delete_unfinished_workloads(case)
     return unadmitted_jobs.stop_child(case) or workload_sync.delete_unfinished_workloads(case)
 
 

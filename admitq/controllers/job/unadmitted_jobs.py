@@ -11,7 +11,7 @@ from typing import Final
 from admitq.controllers.job import start_stop, workload_slices
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.matching import find_increases
-from admitq.controllers.plan import Action, ActionPlan, Delete, Patch, RecordEvent, RecordMetric
+from admitq.controllers.plan import Action, ActionPlan, Delete, Patch, RecordEvent, RecordMetric, plan_of
 from admitq.controllers.pods.excess_pods import kind_label, record_excess_pods
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_queue_name
@@ -25,6 +25,8 @@ SECONDS_FOR_QUOTA: Final = 2
 
 Creation times have whole seconds, so the real limit is between one and two seconds.
 """
+RESUMED_WITHIN_SECONDS: Final = 1.0
+"""When to look again whether an admitted ancestor is resumed."""
 
 
 # --- what is stopped ------------------------------------------------------------------------------
@@ -83,7 +85,10 @@ def stop_without_prebuilt(case: JobCase) -> ActionPlan | None:
 
 
 def stop_child(case: JobCase) -> ActionPlan | None:
-    """Stop a job that runs although its ancestor is not admitted or does not cover its pods."""
+    """Stop a job that runs although its ancestor is not admitted or does not cover its pods.
+
+    After an eviction, a job is deleted if the ancestor's controller neither stops it nor starts it again.
+    """
     if case.ancestor is None or case.job is None:
         return None
     begun = case.integration.lifecycle.is_stop_in_progress(case.job, case.names)
@@ -94,12 +99,29 @@ def stop_child(case: JobCase) -> ActionPlan | None:
     if (difference := case.ancestor.difference) is not None:
         owner = case.ancestor.job
         note += f": its {difference} exceeds that of {owner.get('kind')} {owner['metadata']['name']}"
+    elif case.ancestor.keeps_children and case.ancestor.holds_quota:
+        note = f"{case.names.product} managed child job deleted: its owner is stopped"
+        stopping = plan_of(Delete(case.resource, case.job))
     reports: list[RecordEvent | RecordMetric] = [case.event("Suspended", note)]
     number = _number_of_pods(case) if difference is not None or not case.ancestor.holds_quota else 0
     if number:
         queue = get_queue_name(case.ancestor.job, case.names)
         reports.append(record_excess_pods(_workload_stub(case, queue), _kind_label(case), number))
     return _report_after_first_step(stopping, reports)
+
+
+def delete_unresumed_child(case: JobCase) -> ActionPlan | None:
+    """Delete a suspended job of a resumed ancestor with a controller that does not resume it.
+
+    The controller creates it again.
+    """
+    if case.ancestor is None or case.job is None or not case.ancestor.keeps_children:
+        return None
+    if not case.integration.is_suspended(case.job, case.names):
+        return None
+    if case.ancestor.is_suspended:
+        return ActionPlan(requeue_after=RESUMED_WITHIN_SECONDS)
+    return plan_of(Delete(case.resource, case.job, as_seen=True))
 
 
 def finish_begun_stop(case: JobCase, workload: JsonObject) -> ActionPlan | None:

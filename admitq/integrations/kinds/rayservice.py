@@ -65,6 +65,14 @@ def is_ready(job: JsonObject) -> bool:
     return is_condition_true(job, "Ready")
 
 
+def is_active(job: JsonObject) -> bool:
+    """Whether the service runs. The operator does not update the condition of a service without a head.
+
+    So a suspended service counts as stopped. Its quota is kept until its pods are gone.
+    """
+    return is_ready(job) and not value_at(job, (*SPEC, "suspend"), False)
+
+
 def is_cleaning_up(job: JsonObject) -> bool:
     """Whether the deletion of the service includes the cleanup of its state in Redis."""
     return ray_clusters.is_fault_tolerant(job, SPEC)
@@ -87,7 +95,7 @@ RAY_SERVICE = Integration(
     plural="rayservices",
     list_pod_sets=list_pod_sets,
     find_outcome=return_none,
-    is_active=is_ready,
+    is_active=is_active,
     are_pods_ready=is_ready,
     templates=PodTemplates(
         pod_sets_field=".".join(SPEC),
@@ -107,6 +115,9 @@ RAY_SERVICE = Integration(
     ownership=KindOwnership(
         created_kinds=frozenset({(ray_clusters.GROUP, "RayCluster")}),
         compare_child=compare_child,
+        # For a changed service, the operator creates a second cluster. It reports an error, and does nothing,
+        # as long as one of its clusters has no head.
+        keeps_children=True,
     ),
     delegation=Delegation(
         managed_by_path=("spec", "managedBy"),

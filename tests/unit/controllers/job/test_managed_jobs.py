@@ -58,6 +58,42 @@ def test_running_child_of_unadmitted_job_is_suspended_and_reported() -> None:
     assert plan_for(job(labels={}), ancestor=ancestor) == ActionPlan()
 
 
+@pytest.mark.parametrize(
+    ("holds_quota", "actions", "note"),
+    [
+        (True, ["delete Job"], "admitq managed child job deleted: its owner is stopped"),
+        (False, ["patch Job"], "admitq managed child job suspended"),
+    ],
+)
+def test_child_that_its_owner_neither_stops_nor_starts_is_deleted_after_an_eviction(
+    holds_quota: bool, actions: list[str], note: str
+) -> None:
+    ancestor = Ancestor(job(), admitted=False, holds_quota=holds_quota, keeps_children=True)
+    plan = plan_for(job({"suspend": False}, labels={}), ancestor=ancestor)
+    assert actions_of(plan) == actions
+    assert events_of(plan) == [("Suspended", note)]
+    assert plan_for(job(labels={}), ancestor=ancestor) == ActionPlan()
+
+
+@pytest.mark.parametrize(
+    ("ancestor", "actions", "requeue_after"),
+    [
+        ({"keeps_children": True}, ["delete Job"], None),
+        ({"keeps_children": True, "is_suspended": True}, [], 1.0),
+        ({}, [], None),
+    ],
+    ids=["resumed", "not yet resumed", "another kind"],
+)
+def test_suspended_child_that_its_resumed_owner_does_not_start_is_deleted(
+    ancestor: Any, actions: list[str], requeue_after: float | None
+) -> None:
+    plan = plan_for(job(labels={}), ancestor=Ancestor(job(), admitted=True, **ancestor))
+    assert actions_of(plan) == actions
+    assert plan.requeue_after == requeue_after
+    running = job({"suspend": False}, labels={})
+    assert plan_for(running, ancestor=Ancestor(job(), admitted=True, **ancestor)) == ActionPlan()
+
+
 def test_finished_child_of_unadmitted_job_is_not_changed() -> None:
     ended = job({"suspend": False}, labels={}, status=COMPLETE)
     assert plan_for(ended, ancestor=Ancestor(job(), admitted=False)) == ActionPlan()
