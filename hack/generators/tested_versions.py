@@ -75,4 +75,4 @@ def sentence(kind: Integration) -> str:
 
 def _versions(modules: Iterable[str]) -> str:
     pinned = project_modules.versions()
-    return ", ".join(f"`{module}` {pinned[module]}" for module in modules)
+    return ", ".join(f"`{module}` {pinned[module]}" for module in dict.fromkeys(modules))

@@ -248,6 +248,11 @@ class LocalCluster:
         with self.api() as api:
             return api.healthy("/readyz")
 
+    def runs(self, name: str) -> bool:
+        """Whether a process of the cluster runs."""
+        process = self.processes.all().get(name)
+        return process is not None and process.alive()
+
     def spawn(
         self, name: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None
     ) -> Process:

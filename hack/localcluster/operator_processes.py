@@ -72,8 +72,7 @@ class OperatorRun:
     @property
     def is_running(self) -> bool:
         """Whether its process runs."""
-        process = self.cluster.processes.all().get(self.process_name)
-        return process is not None and process.alive()
+        return self.cluster.runs(self.process_name)
 
     def install(self) -> None:
         """Apply the manifests of the project, with webhooks at the address of the process."""
@@ -129,6 +128,9 @@ class OperatorRun:
             },
         )
         self._await_ready(self._ports())
+
+    def install_reviewed(self) -> None:
+        """Apply the manifests that the webhooks of the running process review."""
         with self.cluster.api() as api:
             for obj in self.built.manifests():
                 if path := _PATHS_AFTER_START.get(obj["kind"]):
@@ -256,6 +258,7 @@ def run_operators(
         if not run.is_running:
             run.install()
             run.start()
+            run.install_reviewed()
             say(f"operator {run.operator.name} runs, its log is {cluster.log(run.process_name)}")
     return runs
 

@@ -84,14 +84,7 @@ def executor_pod(
     pod = _pod(conf, EXECUTOR, template, f"{prefix}-exec-{number}")
     metadata = pod["metadata"]
     metadata["labels"] |= {NUMBER_LABEL: str(number), "spark-exec-resourceprofile-id": "0"}
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": driver["metadata"]["name"],
-        "uid": driver["metadata"]["uid"],
-        "controller": True,
-    }
-    metadata["ownerReferences"] = [*metadata.get("ownerReferences", ()), owner]
+    metadata["ownerReferences"] = [*metadata.get("ownerReferences", ()), owner_reference(driver)]
     return pod
 
 
@@ -172,6 +165,13 @@ def _mib(size: str) -> int:
     if match is None:
         raise ValueError(f"{size!r} is no size in Java notation")
     return int(int(match[1]) * _MIB_OF_UNIT[match[2]])
+
+
+def owner_reference(driver: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the owner reference of objects that exist as long as a driver."""
+    metadata = driver["metadata"]
+    named = {"name": metadata["name"], "uid": metadata["uid"]}
+    return {"apiVersion": "v1", "kind": "Pod", **named, "controller": True}
 
 
 def _with_prefix(conf: Mapping[str, str], prefix: str) -> dict[str, str]:

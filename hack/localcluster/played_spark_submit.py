@@ -16,7 +16,13 @@ from typing import Any
 import yaml
 
 from localcluster.api import Api, ApiFailure
-from localcluster.played_spark import PROPERTIES_KEY, TEMPLATE_KEY, driver_pod, write_properties
+from localcluster.played_spark import (
+    PROPERTIES_KEY,
+    TEMPLATE_KEY,
+    driver_pod,
+    owner_reference,
+    write_properties,
+)
 
 _OPTIONS = (
     "master",
@@ -73,17 +79,10 @@ def _submit(api: Api, conf: dict[str, str], configuration: str) -> None:
     executor_template = _template(conf.pop("spark.kubernetes.executor.podTemplateFile", None))
     namespace = f"/api/v1/namespaces/{conf['spark.kubernetes.namespace']}"
     driver = api.request("POST", f"{namespace}/pods", driver_pod(conf, driver_template, configuration))
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": driver["metadata"]["name"],
-        "uid": driver["metadata"]["uid"],
-        "controller": True,
-    }
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": configuration, "ownerReferences": [owner]},
+        "metadata": {"name": configuration, "ownerReferences": [owner_reference(driver)]},
         "data": {PROPERTIES_KEY: write_properties(conf), TEMPLATE_KEY: json.dumps(executor_template)},
     }
     api.request("POST", f"{namespace}/configmaps", config_map)

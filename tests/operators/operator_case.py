@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -174,6 +174,23 @@ def load_sample(given: Mapping[str, str], kind: KindCase) -> dict[str, Any]:
     raise LookupError(f"{given['file']} has no {kind.integration.kind}")
 
 
+def with_sample(case: OperatorCase, operator: str, file: str, group: str) -> OperatorCase:
+    """Return a case with another sample of an operator, in the queue of the stories."""
+    sample = load_sample({"operator": operator, "file": file}, case.kind)
+    return with_manifest(case, case.kind, sample, group)
+
+
+def with_manifest(case: OperatorCase, kind: KindCase, manifest: dict[str, Any], group: str) -> OperatorCase:
+    """Return a case of a kind with another manifest, in the queue of the stories."""
+    queued = with_changes(manifest, {f"metadata.labels[{group}/queue-name]": QUEUE})
+    return dataclasses.replace(case, kind=dataclasses.replace(kind, manifest=queued))
+
+
+def uids_of(objects: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The UIDs of objects."""
+    return {one["metadata"]["uid"] for one in objects}
+
+
 @dataclass(frozen=True)
 class OperatedJob(PlayedJob):
     """A job that a real operator runs."""
@@ -201,6 +218,15 @@ class OperatedJob(PlayedJob):
             return [one["metadata"]["name"] for one in await self.pods(selector)]
 
         await self.stage.until(names_of_pods, [], what=f"no pods of {self.name}")
+
+    async def until_reclaimable(self, **wanted: int) -> None:
+        """Wait until the Workload reports exactly these reclaimable pods, by podset."""
+
+        async def reclaimable() -> dict[str, int]:
+            listed = value_at(await self.workload(), ("status", "reclaimablePods"), [])
+            return {one["name"]: one["count"] for one in listed}
+
+        await self.stage.until(reclaimable, wanted)
 
     async def end_pods(self, phase: str, end: End) -> None:
         """Let running pods end, as their kubelets would report it."""

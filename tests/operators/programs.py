@@ -34,8 +34,7 @@ class ControllerManager:
     @property
     def is_running(self) -> bool:
         """Whether its process runs."""
-        process = self.cluster.processes.all().get(CONTROLLER_MANAGER)
-        return process is not None and process.alive()
+        return self.cluster.runs(CONTROLLER_MANAGER)
 
     def start(self) -> None:
         """Start it again and wait until it is ready."""

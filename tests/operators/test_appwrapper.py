@@ -1,27 +1,18 @@
 """Stories of AppWrappers: other wrapped kinds, what happens to wrapped objects, and pods that do not end."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.registry import load_integrations
 from admitq.runtime.resources import Resource
-from localcluster import operator_builds, operator_table
-from tests.controlplane.kind_cases import with_changes
 from tests.controlplane.stage import Stage
-from tests.operators.operator_case import QUEUE, OperatorCase, submit
-from tests.operators.test_stories import open_queue, release, until_ended, until_running
+from tests.operators.operator_case import OperatorCase, submit, with_sample
+from tests.operators.test_stories import open_queue, release, stories_of, until_ended, until_running
 
-pytestmark = [
-    pytest.mark.operators,
-    pytest.mark.parametrize(
-        "case_name", [pytest.param("appwrapper", id="appwrapper")], indirect=True, scope="session"
-    ),
-]
+pytestmark = stories_of("appwrapper")
 
 _ANNOTATION: Final = "workload.codeflare.dev.appwrapper"
 
@@ -39,7 +30,7 @@ async def test_wrapped_object_exists_only_while_the_wrapper_is_admitted(
     stage: Stage, case: OperatorCase, api_group: str, sample: str
 ) -> None:
     framework, counts, cpu = SAMPLES[sample]
-    wrapper = _with_sample(case, sample, api_group)
+    wrapper = with_sample(case, "appwrapper", f"samples/{sample}.yaml", api_group)
     await open_queue(stage, wrapper, quota={"cpu": cpu}, stopPolicy="Hold")
     job = await submit(stage, wrapper)
     await job.until_condition("QuotaReserved", "False", "Suspended")
@@ -116,16 +107,6 @@ async def test_wrapper_that_fails_after_its_last_retry_ends_as_failed(
 
 async def _release_pod(stage: Stage, pod: Mapping[str, Any]) -> None:
     await stage.change(_resource("pod"), pod["metadata"]["name"], {"metadata": {"finalizers": None}})
-
-
-def _with_sample(case: OperatorCase, sample: str, api_group: str) -> OperatorCase:
-    """Return the case with another sample of the operator."""
-    operator = operator_table.named("appwrapper")
-    (build,) = operator_builds.build([operator], lambda _: None).values()
-    text = (build.samples / "samples" / f"{sample}.yaml").read_text()
-    manifest = yaml.load(text, Loader=yaml.CSafeLoader)
-    queued = with_changes(manifest, {f"metadata.labels[{api_group}/queue-name]": QUEUE})
-    return dataclasses.replace(case, kind=dataclasses.replace(case.kind, manifest=queued))
 
 
 def _resource(framework: str) -> Resource:

@@ -6,17 +6,11 @@ from typing import Any
 import pytest
 
 from admitq.runtime.resources import PODS
-from admitq_api.json_objects import value_at
 from tests.controlplane.stage import Stage, condition_of
 from tests.operators.operator_case import End, OperatedJob, OperatorCase, submit
-from tests.operators.test_stories import open_queue, until_ended, until_running
+from tests.operators.test_stories import open_queue, stories_of, until_ended, until_running
 
-pytestmark = [
-    pytest.mark.operators,
-    pytest.mark.parametrize(
-        "case_name", [pytest.param("jobset", id="jobset")], indirect=True, scope="session"
-    ),
-]
+pytestmark = stories_of("jobset")
 
 DRIVER, WORKERS = "spec.replicatedJobs[0]", "spec.replicatedJobs[1]"
 PODS_OF_DRIVER = End(pods="jobset.sigs.k8s.io/replicatedjob-name=driver")
@@ -72,11 +66,7 @@ async def test_workers_that_depend_on_the_end_of_the_driver_run_with_the_quota_o
     await until_driver_runs(job)
     await job.end_pods("Succeeded", PODS_OF_DRIVER)
     await until_running(case, job, 6)
-
-    async def reclaimable() -> Any:
-        return value_at(await job.workload(), ("status", "reclaimablePods"), [])
-
-    await stage.until(reclaimable, [{"name": "driver", "count": 1}])
+    await job.until_reclaimable(driver=1)
     await job.until_condition("PodsReady", "True", "Started")
     await job.end_pods("Succeeded", End())
     await until_ended(job, "Succeeded", case.kind.messages["succeeded"])

@@ -13,15 +13,20 @@ from admitq.runtime.resources import JOBS, PODS
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
-from tests.operators.operator_case import OperatorCase, submit
+from tests.operators.operator_case import OperatorCase, submit, uids_of
 from tests.operators.places import NODE_LABELS, RESERVED, TOLERATIONS
 from tests.operators.programs import Program
-from tests.operators.test_stories import crash, open_queue, release, start
+from tests.operators.test_stories import (
+    check_kept_admission,
+    crash,
+    open_queue,
+    release,
+    start,
+    stories_of,
+    until_nothing_reserved,
+)
 
-pytestmark = [
-    pytest.mark.operators,
-    pytest.mark.parametrize("case_name", ["leaderworkerset"], indirect=True, scope="session"),
-]
+pytestmark = stories_of("leaderworkerset")
 
 ROLLOUT = {
     "spec.rolloutStrategy": {
@@ -52,7 +57,7 @@ class Served:
         return [one for one in found if "deletionTimestamp" not in one["metadata"]]
 
     async def uids(self, group: int) -> set[str]:
-        return {one["metadata"]["uid"] for one in await self.pods(group)}
+        return uids_of(await self.pods(group))
 
     async def until_pods(self, group: int, **wanted: int) -> list[dict[str, Any]]:
         """Wait until a group has exactly these numbers of pods in each state, and return them."""
@@ -93,9 +98,7 @@ class Served:
 
         await self.stage.until(replaced, what="all pods of the group to be replaced")
         await self.until_runs(group)
-        now = await self.workload(group)
-        assert now["metadata"]["uid"] == admitted["metadata"]["uid"]
-        assert condition_of(now, "Evicted") is None
+        check_kept_admission(await self.workload(group), admitted)
 
     async def until_condition(self, group: int, type_: str, *wanted: str) -> None:
         """Wait until a condition of a group's Workload has this status and reason, if given."""
@@ -170,12 +173,7 @@ async def test_groups_are_held_admitted_and_deleted(stage: Stage, case: Operator
     await stage.client.delete(case.kind.resource, served.name, stage.namespace, propagation="Background")
     for group in range(2):
         await served.until_pods(group)
-
-    async def reserving() -> Any:
-        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
-        return value_at(queue, ("status", "reservingWorkloads"), 0)
-
-    await stage.until(reserving, 0)
+    await until_nothing_reserved(stage)
 
 
 async def test_groups_do_not_wait_for_each_other_and_leave_when_it_is_scaled_down(
@@ -199,14 +197,14 @@ async def test_preempted_group_is_held_again_and_resumed(stage: Stage, case: Ope
     await open_queue(stage, case, preemption={"withinClusterQueue": "LowerPriority"})
     await stage.create(stage.kinds.workload_priority_classes, stage.own("high"), {"value": 1000})
     served = await serve(stage, case, {"spec.replicas": 1})
-    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    before = uids_of(await served.until_runs(0))
     high = {stage.names.priority_class: stage.own("high")}
     await stage.job("first", cpu=case.quota["cpu"], labels=high)
     await served.until_condition(0, "Evicted", "True", "Preempted")
     await stage.until_running("first")
     await served.until_pods(0, held=GROUP_SIZE)
     await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")
-    after = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    after = uids_of(await served.until_runs(0))
     assert not before & after
     await served.until_ready(1)
 
@@ -216,8 +214,8 @@ async def test_group_with_a_lost_pod_is_recreated_and_keeps_its_admission(
 ) -> None:
     await open_queue(stage, case, jobs=2)
     served = await serve(stage, case)
-    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
-    others = {one["metadata"]["uid"] for one in await served.until_runs(1)}
+    before = uids_of(await served.until_runs(0))
+    others = uids_of(await served.until_runs(1))
     admitted = await served.workload(0)
     await stage.client.delete(PODS, f"{served.name}-0-1", stage.namespace)
     await served.until_recreated(0, before, admitted)
@@ -235,7 +233,7 @@ async def test_group_with_a_restarted_container_is_recreated_and_keeps_its_admis
     statuses = [{**one, "restartCount": 1} for one in restarted["status"]["containerStatuses"]]
     status = {"status": {"containerStatuses": statuses}}
     await stage.change(PODS, restarted["metadata"]["name"], status, "status")
-    await served.until_recreated(0, {one["metadata"]["uid"] for one in pods}, admitted)
+    await served.until_recreated(0, uids_of(pods), admitted)
 
 
 async def test_only_the_lost_pod_is_replaced_without_a_restart_policy(
@@ -244,14 +242,14 @@ async def test_only_the_lost_pod_is_replaced_without_a_restart_policy(
     await open_queue(stage, case)
     policy = {"spec.replicas": 1, "spec.leaderWorkerTemplate.restartPolicy": "None"}
     served = await serve(stage, case, policy)
-    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    before = uids_of(await served.until_runs(0))
     await stage.client.delete(PODS, f"{served.name}-0-1", stage.namespace)
 
     async def kept() -> int:
         return len(before & await served.uids(0))
 
     await stage.until(kept, GROUP_SIZE - 1)
-    after = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    after = uids_of(await served.until_runs(0))
     assert len(before & after) == GROUP_SIZE - 1
 
 
@@ -264,21 +262,19 @@ async def test_workers_that_wait_for_their_leader_do_not_keep_the_group_from_run
     assert (await served.workload(0))["spec"]["podSets"][0]["count"] == GROUP_SIZE
     await release(stage)
     pods = await served.until_runs(0)
-    assert leader["metadata"]["uid"] in {one["metadata"]["uid"] for one in pods}
+    assert leader["metadata"]["uid"] in uids_of(pods)
 
 
 async def test_rolling_update_replaces_every_group_within_its_quota(stage: Stage, case: OperatorCase) -> None:
     await open_queue(stage, case, jobs=2)
     served = await serve(stage, case, ROLLOUT)
-    first = {
-        number: {one["metadata"]["uid"] for one in await served.until_runs(number)} for number in range(2)
-    }
+    first = {number: uids_of(await served.until_runs(number)) for number in range(2)}
     await served.until_ready(2)
     await served.update()
     await served.until_runs(2)
     await served.until_updated(2)
     for group, before in first.items():
-        assert not before & {one["metadata"]["uid"] for one in await served.until_runs(group)}
+        assert not before & uids_of(await served.until_runs(group))
         assert condition_of(await served.workload(group), "Evicted") is None
     await served.until_pods(2)
     await served.until_workloads(0, 1)
@@ -289,7 +285,7 @@ async def test_rolling_update_waits_for_the_quota_of_its_additional_group(
 ) -> None:
     await open_queue(stage, case)
     served = await serve(stage, case, {"spec.replicas": 1, **ROLLOUT})
-    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    before = uids_of(await served.until_runs(0))
     await served.until_ready(1)
     await served.update()
     await served.until_condition(1, "QuotaReserved", "False", "WaitingForQuota")
@@ -324,7 +320,7 @@ async def test_group_with_pods_that_are_not_ready_is_evicted_after_the_timeout(
     await open_queue(stage, case)
     not_ready = {f"{ANNOTATIONS}[kwok.admitq.dev/ready]": "false"}
     served = await serve(stage, case, {"spec.replicas": 1, **not_ready})
-    before = {one["metadata"]["uid"] for one in await served.until_runs(0)}
+    before = uids_of(await served.until_runs(0))
     await served.until_condition(0, "Evicted", "True", "PodsReadyTimeout")
 
     async def replaced() -> bool:

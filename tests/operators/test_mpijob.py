@@ -2,17 +2,12 @@
 
 from typing import Any
 
-import pytest
-
 from admitq.runtime.resources import PODS
 from tests.controlplane.stage import Stage, condition_of
 from tests.operators.operator_case import End, OperatorCase, submit
-from tests.operators.test_stories import open_queue, until_ended, until_running
+from tests.operators.test_stories import open_queue, stories_of, until_ended, until_running
 
-pytestmark = [
-    pytest.mark.operators,
-    pytest.mark.parametrize("case_name", ["mpijob"], indirect=True, scope="session"),
-]
+pytestmark = stories_of("mpijob")
 
 LAUNCHER = "training.kubeflow.org/job-role=launcher"
 WORKER = "training.kubeflow.org/job-role=worker,training.kubeflow.org/replica-index=1"

@@ -1,15 +1,10 @@
 """Stories of PyTorchJobs with their operator: what counts as ready, and pods that run on after the end."""
 
-import pytest
-
 from tests.controlplane.stage import Stage
 from tests.operators.operator_case import End, OperatorCase, submit
-from tests.operators.test_stories import open_queue, until_ended, until_running
+from tests.operators.test_stories import open_queue, stories_of, until_ended, until_running
 
-pytestmark = [
-    pytest.mark.operators,
-    pytest.mark.parametrize("case_name", ["pytorchjob"], indirect=True, scope="session"),
-]
+pytestmark = stories_of("pytorchjob")
 
 MASTER, WORKER = ("training.kubeflow.org/replica-type=" + role for role in ("master", "worker"))
 

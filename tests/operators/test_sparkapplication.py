@@ -1,6 +1,5 @@
 """Stories of SparkApplications with their operator, while ``spark-submit`` and drivers are played."""
 
-import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -9,35 +8,21 @@ import pytest
 from admitq.runtime.errors import ApiError
 from admitq_api.json_objects import value_at
 from admitq_api.quantity import parse_quantity
-from tests.controlplane.kind_cases import create_other, with_changes
+from tests.controlplane.kind_cases import create_other
 from tests.controlplane.stage import Stage, condition_of
-from tests.operators.operator_case import QUEUE, End, OperatedJob, OperatorCase, load_sample, submit
-from tests.operators.test_stories import open_queue, until_ended, until_running
+from tests.operators.operator_case import End, OperatorCase, submit, uids_of, with_sample
+from tests.operators.test_stories import (
+    check_kept_admission,
+    open_queue,
+    stories_of,
+    until_ended,
+    until_nothing_reserved,
+    until_running,
+)
 
-pytestmark = [
-    pytest.mark.operators,
-    pytest.mark.parametrize("case_name", ["sparkapplication"], indirect=True, scope="session"),
-]
+pytestmark = stories_of("sparkapplication")
 
 EXECUTORS = "spark-role=executor"
-
-
-def with_sample(stage: Stage, case: OperatorCase, file: str) -> OperatorCase:
-    """Return the case with another sample of the operator."""
-    sample = load_sample({"operator": "spark", "file": f"examples/{file}"}, case.kind)
-    manifest = with_changes(sample, {f"metadata.labels[{stage.names.queue_name}]": QUEUE})
-    return dataclasses.replace(case, kind=dataclasses.replace(case.kind, manifest=manifest))
-
-
-async def uids(job: OperatedJob, selector: str = "") -> set[str]:
-    return {one["metadata"]["uid"] for one in await job.pods(selector)}
-
-
-async def check_never_evicted(job: OperatedJob, admitted: dict[str, Any]) -> None:
-    """Check that the Workload is the one that was admitted, and that it was never evicted."""
-    now = await job.workload()
-    assert now["metadata"]["uid"] == admitted["metadata"]["uid"]
-    assert condition_of(now, "Evicted") is None
 
 
 async def test_failed_executor_is_replaced_and_the_application_keeps_its_admission(
@@ -47,15 +32,15 @@ async def test_failed_executor_is_replaced_and_the_application_keeps_its_admissi
     job = await submit(stage, case)
     await until_running(case, job)
     admitted = await job.workload()
-    before = await uids(job, EXECUTORS)
+    before = uids_of(await job.pods(EXECUTORS))
     await job.end_pods("Failed", End(pods="spark-exec-id=1"))
 
     async def replaced() -> int:
-        return len(await uids(job, EXECUTORS) - before)
+        return len(uids_of(await job.pods(EXECUTORS)) - before)
 
     await stage.until(replaced, 1)
     await until_running(case, job)
-    await check_never_evicted(job, admitted)
+    check_kept_admission(await job.workload(), admitted)
 
 
 async def test_application_that_its_user_changes_is_run_again_and_keeps_its_admission(
@@ -65,15 +50,15 @@ async def test_application_that_its_user_changes_is_run_again_and_keeps_its_admi
     job = await submit(stage, case)
     await until_running(case, job)
     admitted = await job.workload()
-    before = await uids(job)
+    before = uids_of(await job.pods())
     await job.change({"spec.arguments": ["100"]})
 
     async def kept() -> set[str]:
-        return before & await uids(job)
+        return before & uids_of(await job.pods())
 
     await stage.until(kept, set())
     await until_running(case, job)
-    await check_never_evicted(job, admitted)
+    check_kept_admission(await job.workload(), admitted)
 
 
 async def test_application_that_its_user_changes_after_its_end_does_not_run_without_quota(
@@ -103,12 +88,7 @@ async def test_application_that_cannot_be_submitted_fails_and_gives_its_quota_ba
     message = (condition_of(await job.workload(), "Finished") or ("", "", ""))[2]
     assert message.startswith("failed to submit spark application: failed to run spark-submit")
     assert 'serviceaccount "missing" not found' in message
-
-    async def reserving() -> Any:
-        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
-        return value_at(queue, ("status", "reservingWorkloads"), 0)
-
-    await stage.until(reserving, 0)
+    await until_nothing_reserved(stage)
 
 
 async def test_application_that_is_submitted_again_keeps_its_admission(
@@ -127,7 +107,7 @@ async def test_application_that_is_submitted_again_keeps_its_admission(
     assert condition_of(admitted, "Finished") is None
     await create_other(stage, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "late"}})
     await until_running(case, job)
-    await check_never_evicted(job, admitted)
+    check_kept_admission(await job.workload(), admitted)
 
 
 async def test_application_with_a_node_selector_of_all_pods_runs_on_the_nodes_of_its_flavor(
@@ -144,11 +124,11 @@ async def test_application_with_a_node_selector_of_all_pods_runs_on_the_nodes_of
 
 
 async def test_pods_of_the_samples_request_what_their_workload_reserves(
-    stage: Stage, case: OperatorCase
+    stage: Stage, case: OperatorCase, api_group: str
 ) -> None:
     await open_queue(stage, case, jobs=3)
     for file in ("spark-pi.yaml", "spark-pi-python.yaml", "spark-pi-pod-template.yaml"):
-        sample = with_sample(stage, case, file)
+        sample = with_sample(case, "spark", f"examples/{file}", api_group)
         job = await submit(stage, sample)
         requested: Counter[str] = Counter()
         for pod in await until_running(sample, job, pods=2):
@@ -167,9 +147,11 @@ async def test_pods_of_the_samples_request_what_their_workload_reserves(
         await job.until_no_pods()
 
 
-async def test_application_with_dynamic_allocation_is_refused(stage: Stage, case: OperatorCase) -> None:
+async def test_application_with_dynamic_allocation_is_refused(
+    stage: Stage, case: OperatorCase, api_group: str
+) -> None:
     await open_queue(stage, case)
-    sample = with_sample(stage, case, "spark-pi-dynamic-allocation.yaml")
+    sample = with_sample(case, "spark", "examples/spark-pi-dynamic-allocation.yaml", api_group)
     with pytest.raises(ApiError, match="only elastic jobs can change their size"):
         await submit(stage, sample)
     job = await submit(stage, sample, changes={"spec.dynamicAllocation": None})

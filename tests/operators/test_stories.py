@@ -15,7 +15,7 @@ from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
 from tests.controlplane.kind_cases import create_other, differences, path_of
-from tests.controlplane.stage import Stage
+from tests.controlplane.stage import Stage, condition_of
 from tests.operators.operator_case import (
     QUEUE,
     OperatedJob,
@@ -24,6 +24,7 @@ from tests.operators.operator_case import (
     has_story,
     names,
     submit,
+    uids_of,
 )
 from tests.operators.places import FLAVOR, NODE_LABELS, RESERVED, TOLERATIONS
 from tests.operators.programs import Program
@@ -43,6 +44,14 @@ def story(name: str) -> Callable[[Any], Any]:
         return pytest.mark.parametrize("case_name", cases, indirect=True, scope="session")(test)
 
     return parametrized
+
+
+def stories_of(case: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a module with stories of one kind only."""
+    return [
+        pytest.mark.operators,
+        pytest.mark.parametrize("case_name", [case], indirect=True, scope="session"),
+    ]
 
 
 async def open_queue(
@@ -96,6 +105,23 @@ def condition_time(workload: dict[str, Any], type_: str) -> int:
     return parse_time(found["lastTransitionTime"])
 
 
+def check_kept_admission(workload: dict[str, Any], before: dict[str, Any]) -> None:
+    """Check that a Workload is the one that was admitted before, and that it was never evicted."""
+    assert workload["metadata"]["uid"] == before["metadata"]["uid"]
+    assert condition_time(workload, "Admitted") == condition_time(before, "Admitted")
+    assert condition_of(workload, "Evicted") is None
+
+
+async def until_nothing_reserved(stage: Stage) -> None:
+    """Wait until the ClusterQueue has no Workload with quota."""
+
+    async def reserving() -> Any:
+        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+        return value_at(queue, ("status", "reservingWorkloads"), 0)
+
+    await stage.until(reserving, 0)
+
+
 async def until_ended(job: OperatedJob, reason: str, message: str) -> None:
     named = message.replace("{namespace}", job.stage.namespace)
     await job.until_condition("Finished", "True", reason, named)
@@ -137,7 +163,7 @@ async def test_preempted_job_is_stopped_and_resumed(stage: Stage, case: Operator
     await open_queue(stage, case, preemption={"withinClusterQueue": "LowerPriority"})
     await stage.create(stage.kinds.workload_priority_classes, stage.own("high"), {"value": 1000})
     job = await submit(stage, case)
-    before = {one["metadata"]["uid"] for one in await until_running(case, job)}
+    before = uids_of(await until_running(case, job))
 
     await stage.job("first", cpu=case.quota["cpu"], labels={stage.names.priority_class: stage.own("high")})
     await job.until_condition("Evicted", "True", "Preempted")
@@ -147,7 +173,7 @@ async def test_preempted_job_is_stopped_and_resumed(stage: Stage, case: Operator
     assert not is_reserved(await job.workload())
 
     await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")
-    after = {one["metadata"]["uid"] for one in await until_running(case, job)}
+    after = uids_of(await until_running(case, job))
     assert not before & after
     await job.until_condition("PodsReady", "True")
 
@@ -163,12 +189,7 @@ async def test_job_is_deleted_while_queued_and_while_running(stage: Stage, case:
         await stage.client.delete(case.kind.resource, job.name, stage.namespace, propagation="Background")
         await stage.until(job.is_gone_for_good)
     await running.until_no_pods()
-
-    async def reserving() -> Any:
-        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
-        return value_at(queue, ("status", "reservingWorkloads"), 0)
-
-    await stage.until(reserving, 0)
+    await until_nothing_reserved(stage)
 
 
 @story("restart")
@@ -176,16 +197,14 @@ async def test_job_restarted_by_its_operator_keeps_its_admission(stage: Stage, c
     assert case.restart is not None
     await open_queue(stage, case)
     job = await submit(stage, case, changes=case.restart.given)
-    before = {one["metadata"]["uid"] for one in await until_running(case, job)}
+    before = uids_of(await until_running(case, job))
     await job.until_condition("PodsReady", "True")
     workload = await job.workload()
     await job.end_pods("Failed", case.restart)
     await job.until(case.restart.until, timeout=case.restart.within)
-    after = {one["metadata"]["uid"] for one in await until_running(case, job)}
+    after = uids_of(await until_running(case, job))
     assert after != before
-    now = await job.workload()
-    assert now["metadata"]["uid"] == workload["metadata"]["uid"]
-    assert condition_time(now, "Admitted") == condition_time(workload, "Admitted")
+    check_kept_admission(await job.workload(), workload)
     if "end" not in case.cannot:
         await job.end_pods("Succeeded", case.succeeded)
         await until_ended(job, "Succeeded", case.succeeded.message or case.kind.messages["succeeded"])

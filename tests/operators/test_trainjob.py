@@ -1,6 +1,5 @@
 """Stories of TrainJobs: the installed runtimes, and what only the trainer does."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,18 +7,18 @@ from typing import Any, Final
 import pytest
 
 from admitq.runtime.errors import ApiError
-from admitq_api.json_objects import value_at
-from tests.controlplane.kind_cases import create_other, load, with_changes
+from tests.controlplane.kind_cases import create_other, load
 from tests.controlplane.stage import Stage
-from tests.operators.operator_case import QUEUE, End, OperatedJob, OperatorCase, submit
-from tests.operators.test_stories import condition_time, open_queue, until_ended, until_running
+from tests.operators.operator_case import End, OperatedJob, OperatorCase, submit, with_manifest
+from tests.operators.test_stories import (
+    check_kept_admission,
+    open_queue,
+    stories_of,
+    until_ended,
+    until_running,
+)
 
-pytestmark = [
-    pytest.mark.operators,
-    pytest.mark.parametrize(
-        "case_name", [pytest.param("trainjob", id="trainjob")], indirect=True, scope="session"
-    ),
-]
+pytestmark = stories_of("trainjob")
 
 _REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 _RUNTIME_REF: Final = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}
@@ -80,11 +79,7 @@ async def test_nodes_start_after_the_initializer_and_its_quota_is_free(
     await job.end_pods("Succeeded", End())
     nodes = await until_running(steps, job, 3)
     assert {_replicated_job_of(pod) for pod in nodes} == {"node"}
-
-    async def reclaimable() -> Any:
-        return value_at(await job.workload(), ("status", "reclaimablePods"), [])
-
-    await stage.until(reclaimable, [{"name": "model-initializer", "count": 1}])
+    await job.until_reclaimable(**{"model-initializer": 1})
     await job.end_pods("Succeeded", End())
     await until_ended(job, "Succeeded", steps.kind.messages["succeeded"])
 
@@ -119,9 +114,7 @@ async def test_job_keeps_its_admission_while_its_job_replaces_a_failed_pod(
     await job.until_condition("PodsReady", "False", "WaitForRecovery")
     await until_running(case, job)
     await job.until_condition("PodsReady", "True", "Recovered")
-    after = await job.workload()
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert condition_time(after, "Admitted") == condition_time(before, "Admitted")
+    check_kept_admission(await job.workload(), before)
 
 
 async def test_job_that_exceeds_its_deadline_ends_as_failed(stage: Stage, case: OperatorCase) -> None:
@@ -144,8 +137,7 @@ async def _submit_with_initializer(
 ) -> tuple[OperatorCase, OperatedJob]:
     """Create the TrainJob of the documentation, with quota for its runtime of two steps."""
     documented = load(case.kind.integration, api_group)
-    manifest = with_changes(documented.manifest, {f"metadata.labels[{api_group}/queue-name]": QUEUE})
-    steps = dataclasses.replace(case, kind=dataclasses.replace(documented, manifest=manifest))
+    steps = with_manifest(case, documented, documented.manifest, api_group)
     await open_queue(stage, case, quota={"cpu": "3500m", "memory": "3584Mi"})
     for obj in documented.objects:
         await create_other(stage, obj)

@@ -1,15 +1,10 @@
 """Stories of XGBoostJobs with their operator: which exit codes of a worker end the job."""
 
-import pytest
-
 from tests.controlplane.stage import Stage
 from tests.operators.operator_case import End, OperatorCase, submit
-from tests.operators.test_stories import open_queue, until_ended, until_running
+from tests.operators.test_stories import open_queue, stories_of, until_ended, until_running
 
-pytestmark = [
-    pytest.mark.operators,
-    pytest.mark.parametrize("case_name", ["xgboostjob"], indirect=True, scope="session"),
-]
+pytestmark = stories_of("xgboostjob")
 
 
 async def test_worker_with_an_exit_code_that_is_not_retried_ends_the_job(

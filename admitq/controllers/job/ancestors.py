@@ -35,6 +35,7 @@ class Ancestors:
     def __init__(self, ctx: Context, integration: Integration, owners: OwnerLookup) -> None:
         self._ctx = ctx
         self._integration = integration
+        self._kinds = {(each.group, each.kind): each for each in ctx.settings.integrations}
         self._ancestry = AncestorFinder(
             owners.find,
             ctx.settings.integrations,
@@ -100,9 +101,9 @@ class Ancestors:
         ]
         annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
         is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"
-        # The garbage collector may orphan the Workload before the children. Its quota stays reserved.
-        kind = self._kind_of(group, ancestor.get("kind", ""))
+        kind = self._kinds.get((group, ancestor.get("kind", "")))
         keeps_children = kind is not None and kind.ownership.keeps_children
+        # The garbage collector may orphan the Workload before the children. Its quota stays reserved.
         has_lost_workload = not unfinished and _is_being_orphaned(ancestor)
         return Ancestor(
             ancestor,
@@ -112,12 +113,6 @@ class Ancestors:
             keeps_children=keeps_children,
             is_suspended=kind is not None and kind.is_suspended(ancestor, self._ctx.names),
         )
-
-    def _kind_of(self, group: str, kind: str) -> Integration | None:
-        for integration in self._ctx.settings.integrations:
-            if (integration.group, integration.kind) == (group, kind):
-                return integration
-        return None
 
 
 def _is_being_orphaned(job: JsonObject) -> bool:

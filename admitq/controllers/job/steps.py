@@ -126,10 +126,12 @@ def _follow_ancestor(case: JobCase) -> ActionPlan | None:
     """
     if case.ancestor is None:
         return None
-    if case.ancestor.admitted or case.job is None or case.integration.find_outcome(case.job) is not None:
-        deleting = unadmitted_jobs.delete_unresumed_child(case) if case.ancestor.admitted else None
-        return deleting or workload_sync.delete_unfinished_workloads(case)
-    return unadmitted_jobs.stop_child(case) or workload_sync.delete_unfinished_workloads(case)
+    stopping: ActionPlan | None = None
+    if case.ancestor.admitted:
+        stopping = unadmitted_jobs.delete_unresumed_child(case)
+    elif case.job is not None and case.integration.find_outcome(case.job) is None:
+        stopping = unadmitted_jobs.stop_child(case)
+    return stopping or workload_sync.delete_unfinished_workloads(case)
 
 
 def _skip_job_without_queue(case: JobCase) -> ActionPlan | None:
