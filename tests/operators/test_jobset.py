@@ -14,6 +14,7 @@ pytestmark = stories_of("jobset")
 
 DRIVER, WORKERS = "spec.replicatedJobs[0]", "spec.replicatedJobs[1]"
 PODS_OF_DRIVER = End(pods="jobset.sigs.k8s.io/replicatedjob-name=driver")
+PODS_OF_WORKERS = End(pods="jobset.sigs.k8s.io/replicatedjob-name=workers")
 NOT_READY = {f"{DRIVER}.template.spec.template.metadata.annotations[kwok.admitq.dev/ready]": "false"}
 
 
@@ -107,3 +108,22 @@ async def test_failure_policy_decides_on_a_failed_driver(
         await job.until({"status.restarts": restarts})
         await until_running(case, job)
         assert condition_of(await job.workload(), "Evicted") is None
+
+
+async def test_restart_runs_succeeded_jobs_again_with_the_quota_that_was_kept(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    policy = {
+        "spec.failurePolicy": {"maxRestarts": 1},
+        f"{WORKERS}.template.spec.backoffLimit": 0,
+    }
+    job = await submit(stage, case, changes=policy)
+    await until_running(case, job)
+    await job.end_pods("Succeeded", PODS_OF_DRIVER)
+    await until_running(case, job, 6)
+    await job.end_pods("Failed", PODS_OF_WORKERS)
+    await job.until({"status.restarts": 1})
+    await until_running(case, job)
+    # Reclaimable pods are never taken back while quota is reserved, so their absence proves the past, too.
+    await job.until_reclaimable()

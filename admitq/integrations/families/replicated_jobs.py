@@ -16,11 +16,12 @@ from admitq.integrations.children import (
     has_ordinal,
 )
 from admitq.integrations.families.batch_jobs import COMPLETION_INDEX_LABEL, count_parallel_pods
-from admitq_api.json_objects import FieldPath, JsonObject, as_int, as_text, object_at
+from admitq_api.json_objects import FieldPath, JsonObject, as_int, as_text, object_at, objects_at
 
 _JOB_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 _JOB_SPEC: FieldPath = ("template", "spec")
 _POD_TEMPLATE: FieldPath = (*_JOB_SPEC, "template")
+_UNLIMITED_RESTART: Final = "RestartJobSetAndIgnoreMaxRestarts"
 
 
 def _enumerate_entries(replicated: Any) -> Iterator[tuple[int, JsonObject]]:
@@ -103,8 +104,24 @@ def are_pods_ready(replicated: Any, statuses: Sequence[JsonObject]) -> bool:
     return ready_or_succeeded == sum(count_replicas(entry) for _, entry in _enumerate_entries(replicated))
 
 
-def count_reclaimable_pods(replicated: Any, statuses: Sequence[JsonObject]) -> dict[str, int]:
-    """Return the numbers of pods of succeeded jobs, by entry. Such jobs do not run again."""
+def can_restart(jobset_spec: Any) -> bool:
+    """Whether the failure policy of a JobSet may start all of its jobs again, also those that succeeded."""
+    policy = object_at(jobset_spec, ("failurePolicy",))
+    return as_int(policy.get("maxRestarts")) > 0 or any(
+        rule.get("action") == _UNLIMITED_RESTART for rule in objects_at(policy, ("rules",))
+    )
+
+
+def count_reclaimable_pods(
+    jobset_spec: Any, replicated: Any, statuses: Sequence[JsonObject]
+) -> dict[str, int]:
+    """Return the numbers of pods of succeeded jobs, by entry.
+
+    A JobSet that can restart has none, because its succeeded jobs may run again. That is decided by its
+    policy alone: the status that reports its last restart still counts the jobs that succeeded before.
+    """
+    if can_restart(jobset_spec):
+        return {}
     succeeded = {as_text(status.get("name")): as_int(status.get("succeeded")) for status in statuses}
     counts = {
         as_text(entry.get("name")).lower(): succeeded.get(as_text(entry.get("name")), 0)

@@ -50,9 +50,9 @@ def are_pods_ready(jobset: JsonObject) -> bool:
 
 
 def count_reclaimable_pods(jobset: JsonObject) -> Mapping[str, int]:
-    """Return the numbers of pods of succeeded jobs."""
+    """Return the numbers of pods of succeeded jobs, unless the JobSet can restart."""
     return replicated_jobs.count_reclaimable_pods(
-        value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES)
+        value_at(jobset, ("spec",)), value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES)
     )
 
 

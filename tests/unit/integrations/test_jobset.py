@@ -95,6 +95,22 @@ def test_jobset_pods_of_succeeded_jobs_are_reclaimable(statuses: Any, counts: An
 
 
 @pytest.mark.parametrize(
+    ("policy", "counts"),
+    [
+        ({}, {"w": 4}),
+        ({"maxRestarts": 0, "rules": [{"action": "RestartJobSet"}, {"action": "FailJobSet"}]}, {"w": 4}),
+        ({"maxRestarts": 1}, {}),
+        ({"rules": [{"action": "FailJobSet"}, {"action": "RestartJobSetAndIgnoreMaxRestarts"}]}, {}),
+    ],
+)
+def test_jobset_that_can_restart_has_no_reclaimable_pods(policy: Any, counts: Any) -> None:
+    status = {"replicatedJobsStatus": [job_status(succeeded=1)], "restartsCountTowardsMax": 1}
+    example = jobset(entry(replicas=2, parallelism=4), status=status)
+    example["spec"]["failurePolicy"] = policy
+    assert JOBSET.scaling.count_reclaimable_pods(example) == counts
+
+
+@pytest.mark.parametrize(
     "malformed",
     [
         {},

@@ -393,6 +393,15 @@ def test_trainjob_state_follows_status_of_its_jobs(
     assert TRAIN_JOB.scaling.count_reclaimable_pods(trained) == reclaimable
 
 
+def test_trainjob_with_a_jobset_that_can_restart_has_no_reclaimable_pods() -> None:
+    status = {"jobsStatus": [{"name": "model-initializer", "succeeded": 1}, {"name": "node", "active": 1}]}
+    restartable = with_value(
+        INITIALIZER_AND_NODES, ("spec", "template", "spec", "failurePolicy"), {"maxRestarts": 1}
+    )
+    assert TRAIN_JOB.scaling.count_reclaimable_pods(job(INITIALIZER_AND_NODES, status=status))
+    assert TRAIN_JOB.scaling.count_reclaimable_pods(job(restartable, status=status)) is None
+
+
 def test_trainjob_readiness_without_runtime_follows_reported_jobs() -> None:
     status = {"jobsStatus": [{"name": "node", "ready": 1}, {"name": "other", "active": 1}]}
     assert not TRAIN_JOB.are_pods_ready({"status": status})
