@@ -32,6 +32,15 @@ PORTS = (
 )
 
 
+# All simulated containers have the same log.
+_CONTAINER_LOGS: Mapping[str, Any] = {
+    "apiVersion": "kwok.x-k8s.io/v1alpha1",
+    "kind": "ClusterLogs",
+    "metadata": {"name": "containers"},
+    "spec": {"logs": [{"logsFile": str(_HERE / "container.log")}]},
+}
+
+
 @dataclass(frozen=True)
 class Identities:
     """Every certificate and key of a cluster, as files."""
@@ -86,6 +95,7 @@ def make_identities(folder: Path) -> Identities:
             ),
             "kube-scheduler": authority.server("kube-scheduler-serving", ("localhost", LOOPBACK)),
             "pod-network": authority.server("pod-network-serving", (LOOPBACK,)),
+            "kwok": authority.server("kwok-serving", (LOOPBACK,)),
         },
         admin=authority.client(ADMIN, *_USERS[ADMIN]),
         tokens={name: secrets.token_hex(16) for name in _USERS},
@@ -142,6 +152,7 @@ def write_files(layout: Layout) -> None:
         _token_of_pod_network(layout).touch(mode=0o600)
         _token_of_pod_network(layout).write_text(layout.identities.tokens["kwok"])
         _egress_configuration(layout).write_text(json.dumps(_egress(layout)))
+    _container_logs(layout).write_text(json.dumps(_CONTAINER_LOGS))
     _scheduler_configuration(layout).write_text(
         json.dumps(
             {
@@ -219,6 +230,9 @@ def _api_server(layout: Layout) -> list[str]:
         "--requestheader-username-headers=X-Remote-User",
         f"--proxy-client-cert-file={keys.front_proxy.certificate}",
         f"--proxy-client-key-file={keys.front_proxy.key}",
+        # For kubectl logs. No machine has the host names of simulated nodes.
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--kubelet-certificate-authority={keys.authority.certificate}",
         f"--audit-policy-file={_HERE / 'audit-policy.yaml'}",
         f"--audit-log-path={audit_log(layout.folder)}",
         # The log is one file, so that readers get all events.
@@ -305,14 +319,20 @@ def _scheduler(layout: Layout) -> list[str]:
 
 
 def _kwok(layout: Layout) -> list[str]:
+    serving = layout.identities.servers["kwok"]
     return [
         f"--kubeconfig={layout.kubeconfig('kwok')}",
         f"--config={_HERE / 'stages.yaml'}",
+        f"--config={_container_logs(layout)}",
         "--manage-all-nodes=true",
         "--node-lease-duration-seconds=0",
         f"--node-ip={LOOPBACK}",
         f"--cidr={_POD_RANGE}",
         f"--server-address={LOOPBACK}:{layout.ports['kwok']}",
+        # Each node has this port. The API server connects to it by TLS, as to a kubelet.
+        f"--node-port={layout.ports['kwok']}",
+        f"--tls-cert-file={serving.certificate}",
+        f"--tls-private-key-file={serving.key}",
     ]
 
 
@@ -341,6 +361,10 @@ def _egress_configuration(layout: Layout) -> Path:
 
 def _token_of_pod_network(layout: Layout) -> Path:
     return layout.folder / "kubeconfigs" / "pod-network.token"
+
+
+def _container_logs(layout: Layout) -> Path:
+    return layout.folder / "kubeconfigs" / "container-logs.json"
 
 
 def _scheduler_configuration(layout: Layout) -> Path:
