@@ -1,6 +1,5 @@
 """v1beta1 beside v1beta2: the CRDs of the chart, converted by the webhooks of the chart."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from admitq_api.labels import COMPAT_GROUP, names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
+from tests.controlplane.user_programs import kubectl
 
 NAMES: Final = names_for(COMPAT_GROUP)
 NAMESPACE: Final = "default"
@@ -182,20 +182,6 @@ async def older_manifest_that_was_read_is_applied_client_side(client: Client, cl
     assert found["spec"]["cohortName"] == "others"
     assert NAMES.other_version not in found["metadata"]["annotations"]
     assert "concurrentAdmissionPolicy" not in found["spec"]
-
-
-async def kubectl(cluster: LocalCluster, *arguments: str, given: str = "") -> str:
-    process = await asyncio.create_subprocess_exec(
-        str(cluster.program("kubectl")),
-        f"--kubeconfig={cluster.kubeconfig}",
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate(given.encode())
-    assert process.returncode == 0, errors.decode()
-    return output.decode()
 
 
 async def status_is_applied_in_both_versions(client: Client) -> None:
