@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS, PODS
+from admitq.workloads.transitions import is_reserved
 from admitq_api.json_objects import value_at
 from admitq_api.quantity import parse_quantity
 from tests.controlplane.kind_cases import create_other
 from tests.controlplane.stage import Stage, condition_of
-from tests.operators.operator_case import End, OperatorCase, submit, uids_of, with_sample
+from tests.operators.operator_case import End, OperatedJob, OperatorCase, submit, uids_of, with_sample
 from tests.operators.test_stories import (
     check_kept_admission,
     open_queue,
@@ -147,6 +149,61 @@ async def test_pods_of_the_samples_request_what_their_workload_reserves(
         await job.until_no_pods()
 
 
+@pytest.mark.parametrize("role", ["driver", "executor"])
+async def test_suspended_application_keeps_its_quota_while_its_pods_end(
+    stage: Stage, case: OperatorCase, role: str
+) -> None:
+    await open_queue(stage, case, preemption={"withinClusterQueue": "LowerPriority"})
+    await stage.create(stage.kinds.workload_priority_classes, stage.own("high"), {"value": 1000})
+    # They still end when the operator reports SUSPENDED.
+    slow = {f"spec.{role}.annotations[kwok.admitq.dev/termination-seconds]": "3600"}
+    job = await submit(stage, case, changes=slow)
+    await until_running(case, job)
+    ending = {pod["metadata"]["name"] for pod in await job.pods(f"spark-role={role}")}
+    high = {stage.names.priority_class: stage.own("high")}
+    await stage.job("first", cpu=case.quota["cpu"], labels=high)
+    await job.until({"spec.suspend": True, "status.applicationState.state": "SUSPENDED"})
+
+    async def pods() -> set[str]:
+        return {pod["metadata"]["name"] for pod in (await stage.client.list(PODS, stage.namespace))[0]}
+
+    await stage.until(pods, ending)
+    await job.until_condition("PodsOutliveJob", "True", "PodsRunning")
+    *others, last = sorted(ending)
+    for name in others:
+        await stage.client.delete(PODS, name, stage.namespace, grace_seconds=0)
+    await _until_named(job, last)
+    assert is_reserved(await job.workload())
+    assert not is_reserved(await stage.workload("first"))
+
+    await stage.client.delete(PODS, last, stage.namespace, grace_seconds=0)
+    await stage.until_running("first")
+    assert not is_reserved(await job.workload())
+    await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")
+    await until_running(case, job)
+    await job.until_condition("PodsReady", "True")
+
+
+@pytest.mark.parametrize(
+    "enabled",
+    [
+        pytest.param({"spec.dynamicAllocation": {"enabled": True, "maxExecutors": 9}}, id="field"),
+        pytest.param({"spec.sparkConf": {"spark.dynamicAllocation.enabled": "true"}}, id="configuration"),
+    ],
+)
+async def test_running_application_does_not_become_dynamic(
+    stage: Stage, case: OperatorCase, enabled: dict[str, Any]
+) -> None:
+    await open_queue(stage, case)
+    job = await submit(stage, case)
+    before = uids_of(await until_running(case, job))
+    with pytest.raises(ApiError, match="only elastic jobs can change their size"):
+        await job.change(enabled)
+    with pytest.raises(ApiError, match="only elastic jobs can change their size"):
+        await submit(stage, case, "other", changes=enabled)
+    assert uids_of(await until_running(case, job)) == before
+
+
 async def test_application_with_dynamic_allocation_is_refused(
     stage: Stage, case: OperatorCase, api_group: str
 ) -> None:
@@ -156,3 +213,13 @@ async def test_application_with_dynamic_allocation_is_refused(
         await submit(stage, sample)
     job = await submit(stage, sample, changes={"spec.dynamicAllocation": None})
     await until_running(sample, job, pods=2)
+
+
+async def _until_named(job: OperatedJob, pod: str) -> None:
+    """Wait until the Workload reports exactly one pod that outlives its job."""
+
+    async def message() -> str:
+        return (condition_of(await job.workload(), "PodsOutliveJob") or ("", "", ""))[2]
+
+    wanted = f"1 pod can still run after the end of the job: {pod}. Delete them to release the quota"
+    await job.stage.until(message, wanted)
