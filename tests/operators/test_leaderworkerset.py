@@ -1,7 +1,8 @@
 """Stories of LeaderWorkerSets with their operator. Each group is queued; its pods exist while it waits."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import JOBS, PODS
+from admitq.runtime.resources import JOBS, NODES, PODS, STATEFUL_SETS, Resource
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
@@ -38,6 +39,10 @@ ROLLOUT = {
 NEW_IMAGE = "example.com/c:2"
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 GROUP_SIZE = 4
+RESTART_POLICY = "spec.leaderWorkerTemplate.restartPolicy"
+RECREATE_GROUP = ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart")
+"""The restart policies by which a group is recreated that has started."""
+LEADER_NODES = {"example.com/leaders": "true"}
 ANNOTATIONS = "spec.leaderWorkerTemplate.workerTemplate.metadata.annotations"
 
 
@@ -152,6 +157,31 @@ class Served:
         await self.stage.change(self.case.kind.resource, self.name, patch, "scale")
 
 
+def name_of(pod: Mapping[str, Any]) -> str:
+    return pod["metadata"]["name"]
+
+
+async def restart_container(stage: Stage, pod: Mapping[str, Any]) -> None:
+    """Report a restart of the containers of a running pod, as its kubelet would."""
+    statuses = [{**one, "restartCount": 1} for one in pod["status"]["containerStatuses"]]
+    await stage.change(PODS, name_of(pod), {"status": {"containerStatuses": statuses}}, "status")
+
+
+@asynccontextmanager
+async def labelled_nodes(stage: Stage) -> AsyncGenerator[None]:
+    """Label nodes of the flavor as those for leaders. Without, new leaders stay pending."""
+    listed, _ = await stage.client.list(NODES)
+    nodes = [name for node in listed if (name := name_of(node)).startswith(RESERVED)]
+    try:
+        for node in nodes:
+            await stage.client.merge_patch(NODES, node, {"metadata": {"labels": LEADER_NODES}})
+        yield
+    finally:
+        without = dict.fromkeys(LEADER_NODES)
+        for node in nodes:
+            await stage.client.merge_patch(NODES, node, {"metadata": {"labels": without}})
+
+
 async def serve(stage: Stage, case: OperatorCase, changes: Mapping[str, Any] | None = None) -> Served:
     job = await submit(stage, case, changes=changes)
     return Served(stage, case, job.name, (await job.get())["metadata"]["uid"])
@@ -173,6 +203,25 @@ async def test_groups_are_held_admitted_and_deleted(stage: Stage, case: Operator
     await stage.client.delete(case.kind.resource, served.name, stage.namespace, propagation="Background")
     for group in range(2):
         await served.until_pods(group)
+    await until_nothing_reserved(stage)
+
+
+async def test_nothing_is_left_of_a_deleted_set_with_groups_that_wait(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case, stopPolicy="Hold")
+    served = await serve(stage, case)
+    for group in range(2):
+        await served.until_pods(group, held=GROUP_SIZE)
+    await served.until_workloads(0, 1)
+    await stage.client.delete(case.kind.resource, served.name, stage.namespace, propagation="Background")
+    for resource in (case.kind.resource, STATEFUL_SETS, PODS, stage.kinds.workloads):
+
+        async def objects(resource: Resource = resource) -> list[str]:
+            return [name_of(one) for one in (await stage.client.list(resource, stage.namespace))[0]]
+
+        await stage.until(objects, [], what=f"no {resource.plural}")
+    await release(stage)
     await until_nothing_reserved(stage)
 
 
@@ -209,11 +258,12 @@ async def test_preempted_group_is_held_again_and_resumed(stage: Stage, case: Ope
     await served.until_ready(1)
 
 
+@pytest.mark.parametrize("policy", RECREATE_GROUP)
 async def test_group_with_a_lost_pod_is_recreated_and_keeps_its_admission(
-    stage: Stage, case: OperatorCase
+    stage: Stage, case: OperatorCase, policy: str
 ) -> None:
     await open_queue(stage, case, jobs=2)
-    served = await serve(stage, case)
+    served = await serve(stage, case, {RESTART_POLICY: policy})
     before = uids_of(await served.until_runs(0))
     others = uids_of(await served.until_runs(1))
     admitted = await served.workload(0)
@@ -222,26 +272,57 @@ async def test_group_with_a_lost_pod_is_recreated_and_keeps_its_admission(
     assert await served.uids(1) == others
 
 
+@pytest.mark.parametrize("policy", RECREATE_GROUP)
 async def test_group_with_a_restarted_container_is_recreated_and_keeps_its_admission(
-    stage: Stage, case: OperatorCase
+    stage: Stage, case: OperatorCase, policy: str
 ) -> None:
     await open_queue(stage, case)
-    served = await serve(stage, case, {"spec.replicas": 1})
+    served = await serve(stage, case, {"spec.replicas": 1, RESTART_POLICY: policy})
     pods = await served.until_runs(0)
     admitted = await served.workload(0)
-    restarted = pods[-1]
-    statuses = [{**one, "restartCount": 1} for one in restarted["status"]["containerStatuses"]]
-    status = {"status": {"containerStatuses": statuses}}
-    await stage.change(PODS, restarted["metadata"]["name"], status, "status")
+    await restart_container(stage, pods[-1])
     await served.until_recreated(0, uids_of(pods), admitted)
+
+
+@pytest.mark.parametrize(("policy", "kept"), [(RECREATE_GROUP[0], 0), (RECREATE_GROUP[1], GROUP_SIZE - 1)])
+async def test_restart_policy_decides_on_a_restarted_container_while_the_leader_of_the_group_waits_for_a_node(
+    stage: Stage, case: OperatorCase, policy: str, kept: int
+) -> None:
+    await open_queue(stage, case, jobs=2)
+    container = {"name": "leader", "image": "nginx", "resources": {"requests": {"cpu": "50m"}}}
+    leader = {"spec": {"containers": [container], "nodeSelector": LEADER_NODES}}
+    changes = {"spec.leaderWorkerTemplate.leaderTemplate": leader, RESTART_POLICY: policy}
+    async with labelled_nodes(stage):
+        served = await serve(stage, case, changes)
+        groups = [await served.until_runs(group) for group in range(2)]
+        for group in range(2):
+            await served.until_condition(group, "PodsReady", "True")
+    admitted = [await served.workload(group) for group in range(2)]
+    # A group that has been ready before has more time than a group that starts.
+    await stage.client.delete(PODS, name_of(groups[0][-1]), stage.namespace)
+    started = await served.until_pods(0, Running=GROUP_SIZE - 1, Pending=1)
+    assert not uids_of(groups[0]) & uids_of(started)
+    workers = [pod for pod in started if pod["status"]["phase"] == "Running"]
+    await restart_container(stage, workers[0])
+    # The controller handles one pod after the other. The other group has started.
+    await restart_container(stage, groups[1][-1])
+
+    async def is_other_recreated() -> bool:
+        return not uids_of(groups[1]) & await served.uids(1)
+
+    await stage.until(is_other_recreated, what="the other group to be recreated")
+    async with labelled_nodes(stage):
+        for group in range(2):
+            await served.until_runs(group)
+            check_kept_admission(await served.workload(group), admitted[group])
+    assert len(uids_of(workers) & await served.uids(0)) == kept
 
 
 async def test_only_the_lost_pod_is_replaced_without_a_restart_policy(
     stage: Stage, case: OperatorCase
 ) -> None:
     await open_queue(stage, case)
-    policy = {"spec.replicas": 1, "spec.leaderWorkerTemplate.restartPolicy": "None"}
-    served = await serve(stage, case, policy)
+    served = await serve(stage, case, {"spec.replicas": 1, RESTART_POLICY: "None"})
     before = uids_of(await served.until_runs(0))
     await stage.client.delete(PODS, f"{served.name}-0-1", stage.namespace)
 
