@@ -21,6 +21,13 @@ async def tenant(stage: Stage, cluster: LocalCluster, *roles: str) -> AsyncGener
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
         await stage.create(ROLE_BINDINGS, f"tenant-{role}", {"roleRef": reference, "subjects": [subject]})
+    async with impersonate(stage, cluster, user) as own:
+        yield own
+
+
+@asynccontextmanager
+async def impersonate(stage: Stage, cluster: LocalCluster, user: str) -> AsyncGenerator[Stage]:
+    """Open the namespace of a stage as another user."""
     credentials = load_credentials(cluster.kubeconfig)
     impersonated = replace(credentials, headers={**credentials.headers, "Impersonate-User": user})
     async with Client(impersonated, user_agent="admitq-tests-tenant", qps=-1, timeout=30.0) as client:

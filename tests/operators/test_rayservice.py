@@ -1,0 +1,128 @@
+"""Stories of RayServices that change, for which their operator creates a second cluster."""
+
+from typing import Any, Final
+
+import pytest
+
+from admitq_api.json_objects import value_at
+from tests.controlplane.stage import Stage, condition_of
+from tests.operators.operator_case import OperatedJob, OperatorCase, submit
+from tests.operators.ray_clusters import (
+    amounts,
+    record_pods,
+    set_quota,
+    until_charged_for_its_pods,
+    until_slices,
+)
+from tests.operators.test_stories import check_kept_admission, open_queue, stories_of, until_running
+
+pytestmark = stories_of("rayservice")
+
+ONE: Final = {"head": 1, "small-group": 1}
+BOTH: Final = {"head": 2, "small-group": 2}
+UPGRADE: Final = {"spec.rayClusterConfig.rayVersion": "2.53.0"}
+"""A change for which the operator replaces the cluster, with the same pods."""
+IMAGE: Final = "spec.rayClusterConfig.headGroupSpec.template.spec.containers[0].image"
+ACTIVE: Final = "status.activeServiceStatus.rayClusterName"
+
+
+async def test_upgrade_of_an_elastic_service_waits_for_quota_for_both_clusters(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    async with record_pods(stage) as record:
+        service = await _serve(stage, case, elastic=True)
+        old, before = await _active(service), await service.pods()
+        await service.change(UPGRADE)
+        new = await _until_pending(service)
+        await until_slices(service, (ONE, True), (BOTH, False))
+        waiting = await _until_pods_of(service, new)
+        assert [pod["spec"].get("nodeName") for pod in waiting] == [None, None]
+        # The first cluster serves on.
+        assert await _active(service) == old
+        assert (condition_of(await service.get(), "Ready") or ("",))[0] == "True"
+        assert record.peak == amounts(case.quota)
+
+        await set_quota(stage, {"cpu": "5", "memory": "8Gi"})
+        await service.until({ACTIVE: new, "status.pendingServiceStatus.rayClusterName": None})
+        await until_slices(service, (ONE, True))
+        after = await service.until_pods_run(case.pods)
+        assert await until_charged_for_its_pods(service) == amounts(case.quota)
+    assert {_cluster_of(pod) for pod in after} == {new}
+    assert {_cluster_of(pod) for pod in before} == {old}
+    assert record.peak == amounts({"cpu": "5", "memory": "8Gi"})
+
+
+async def test_upgrade_of_a_service_keeps_the_quota_of_one_cluster(stage: Stage, case: OperatorCase) -> None:
+    """Both clusters run at the same time, as the operator starts the second one without asking."""
+    await open_queue(stage, case)
+    service = await _serve(stage, case)
+    workload = await service.workload()
+    await service.change(UPGRADE)
+    new = await _until_pending(service)
+    await service.until({ACTIVE: new})
+    after = await service.until_pods_run(case.pods)
+    assert {_cluster_of(pod) for pod in after} == {new}
+    check_kept_admission(await service.workload(), workload)
+    assert await until_charged_for_its_pods(service) == amounts(case.quota)
+
+
+@pytest.mark.parametrize("elastic", [True, False], ids=["elastic", "normal"])
+async def test_service_with_a_changed_container_is_stopped_and_queued_again(
+    stage: Stage, case: OperatorCase, elastic: bool
+) -> None:
+    await open_queue(stage, case)
+    async with record_pods(stage) as record:
+        service = await _serve(stage, case, elastic=elastic)
+        old = await _active(service)
+        await service.change({IMAGE: "rayproject/ray:2.53.0"})
+        await service.until_no_pods(f"ray.io/cluster={old}")
+        after = await until_running(case, service)
+        await service.until_condition("PodsReady", "True")
+        assert await until_charged_for_its_pods(service) == amounts(case.quota)
+    (head,) = [pod for pod in after if pod["metadata"]["labels"]["ray.io/node-type"] == "head"]
+    assert head["spec"]["containers"][0]["image"] == "rayproject/ray:2.53.0"
+    assert record.peak == amounts(case.quota)
+
+
+async def _serve(stage: Stage, case: OperatorCase, *, elastic: bool = False) -> OperatedJob:
+    """Create a service that deletes replaced clusters at once, and wait until it serves."""
+    changes: dict[str, Any] = {"spec.rayClusterDeletionDelaySeconds": 0}
+    if elastic:
+        changes[f"metadata.annotations[{stage.names.elastic_job}]"] = "true"
+    service = await submit(stage, case, changes=changes)
+    await until_running(case, service)
+    await service.until_condition("PodsReady", "True")
+    return service
+
+
+async def _active(service: OperatedJob) -> str:
+    return (await service.get())["status"]["activeServiceStatus"]["rayClusterName"]
+
+
+async def _until_pending(service: OperatedJob) -> str:
+    """Wait until the operator has named a second cluster, and return its name."""
+
+    async def is_named() -> bool:
+        return bool(await _pending(service))
+
+    await service.stage.until(is_named, True, what=f"a second cluster of {service.name}")
+    return await _pending(service)
+
+
+async def _pending(service: OperatedJob) -> str:
+    return value_at(await service.get(), ("status", "pendingServiceStatus", "rayClusterName"), "")
+
+
+async def _until_pods_of(service: OperatedJob, cluster: str) -> list[dict[str, Any]]:
+    """Wait until a cluster of a service has its two pods, and return them."""
+
+    async def number() -> int:
+        return len(await service.pods(f"ray.io/cluster={cluster}"))
+
+    await service.stage.until(number, 2, what=f"pods of {cluster}")
+    return await service.pods(f"ray.io/cluster={cluster}")
+
+
+def _cluster_of(pod: dict[str, Any]) -> str:
+    return pod["metadata"]["labels"]["ray.io/cluster"]
