@@ -117,8 +117,8 @@ class PodSetCase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
-    """The writes of the kind's controller that bring a job into a phase, in this order."""
+class Step:
+    """Writes of the kind's controller that bring a job towards a phase, in this order."""
 
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     status: dict[str, Any] | None = None
@@ -188,7 +188,8 @@ class KindCase:
     integration: Integration
     manifest: dict[str, Any]
     podSets: tuple[PodSetCase, ...]  # noqa: N815 as in the YAML
-    play: Mapping[str, Phase]
+    play: Mapping[str, tuple[Step, ...]]
+    """The steps of the kind's controller that bring a job into a phase."""
     suspended: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"spec.suspend": True})
     started: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"spec.suspend": False})
     restored: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
@@ -213,7 +214,7 @@ class KindCase:
     @property
     def has_real_pods(self) -> bool:
         """Whether the kind's real controller runs and creates pods."""
-        return bool(self.play["running"].until)
+        return any(step.until for step in self.play["running"])
 
     @property
     def resource(self) -> Resource:
@@ -272,6 +273,10 @@ def default_cases() -> Mapping[str, KindCase]:
     return {one.framework: load(one, DEFAULT_GROUP) for one in kinds_with_cases()}
 
 
+def _listed(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
 def load(integration: Integration, group: str) -> KindCase:
     """The cases of a kind, with labels of an API group."""
     where = file_of(integration).name
@@ -280,7 +285,10 @@ def load(integration: Integration, group: str) -> KindCase:
     )
     given["manifest"] = _manifest(given["manifest"], integration, group)
     given["podSets"] = tuple(_made(PodSetCase, one, where) for one in given["podSets"])
-    given["play"] = {name: _made(Phase, one, f"{where}: {name}") for name, one in given["play"].items()}
+    given["play"] = {
+        name: tuple(_made(Step, one, f"{where}: {name}") for one in _listed(steps))
+        for name, steps in given["play"].items()
+    }
     for name, cls in (("edit", Edit), ("partial", Partial)):
         if name in given:
             given[name] = _made(cls, given[name], f"{where}: {name}")
@@ -397,20 +405,21 @@ class PlayedJob:
 
     async def play(self, name: str) -> None:
         """Write what the kind's controller writes in a phase, which may be nothing."""
-        phase = self.case.play.get(name)
-        if phase is None:
-            return
-        if phase.change:
-            await self.change(phase.change)
-        if phase.status is not None:
-            status = {**phase.status}
+        for step in self.case.play.get(name, ()):
+            await self._play_step(step)
+
+    async def _play_step(self, step: Step) -> None:
+        if step.change:
+            await self.change(step.change)
+        if step.status is not None:
+            status = {**step.status}
             for condition in status.get("conditions", ()):
                 condition.setdefault("lastTransitionTime", _TIME)
             await self.stage.change(self.case.resource, self.name, {"status": status}, "status")
-        if phase.pods is not None:
-            await self._play_pods(phase.pods["phase"], phase.pods.get("count"))
-        if phase.until:
-            await self.until(phase.until)
+        if step.pods is not None:
+            await self._play_pods(step.pods["phase"], step.pods.get("count"))
+        if step.until:
+            await self.until(step.until)
 
     async def _play_pods(self, phase: str, count: int | None) -> None:
         pods = [

@@ -26,6 +26,8 @@ from tests.controlplane.stage import RUN_SECONDS, Stage, controlled_by
 
 REPOSITORY = Path(__file__).parents[2]
 CLUSTERS = resource_of(RAY_CLUSTER)
+MADE = "count-words-x7k2p"
+"""The cluster in the status of a running RayJob."""
 
 
 async def create_elastic_job(stage: Stage, pods: int, name: str = "j") -> None:
@@ -314,13 +316,13 @@ async def ray_job_follows_the_scale_of_its_cluster(stage: Stage, case: KindCase)
         await stage.until(lambda: slices(stage, job), [(pods, True)], what=what)
 
     async def scale(workers: int) -> None:
-        groups = value_at(await stage.get(CLUSTERS, "made"), ("spec", "workerGroupSpecs"))
+        groups = value_at(await stage.get(CLUSTERS, MADE), ("spec", "workerGroupSpecs"))
         await stage.change(
-            CLUSTERS, "made", {"spec": {"workerGroupSpecs": [{**groups[0], "replicas": workers}]}}
+            CLUSTERS, MADE, {"spec": {"workerGroupSpecs": [{**groups[0], "replicas": workers}]}}
         )
 
     await job.play("running")
-    await create_ray_cluster(stage, "made", created, value_at(running, path_of(described)))
+    await create_ray_cluster(stage, MADE, created, value_at(running, path_of(described)))
     await until_granted([1, 3, 1], "quota for the workers that the job states")
     await scale(5)
     await until_granted([1, 5, 1], "quota for the workers that Ray added")

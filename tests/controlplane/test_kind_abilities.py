@@ -132,7 +132,8 @@ async def test_t7_child_of_a_jobset_is_not_scaled_beyond_the_jobset(
     owned = {"metadata.labels": None, "metadata.ownerReferences": controlled_by(made)["ownerReferences"]}
     given = {**owned, **case.child.given, "spec.completions": 5}
     child, _ = await submit(stage, of_child, case.child.name, changes=given)
-    await child.until(of_child.play["running"].until)
+    (step,) = of_child.play["running"]
+    await child.until(step.until)
     raised = {"spec": {"parallelism": 5}}
     async with tenant(stage, admitq_running.cluster) as tenant_stage:
         with pytest.raises(ApiError, match="not charged for its number of pods"):

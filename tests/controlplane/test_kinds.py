@@ -118,6 +118,7 @@ async def test_job_of_kind_is_stopped_restored_and_restarted(stage: Stage, case:
     await held_queue(stage, case)
     job, _ = await submit(stage, case, queue=HELD)
     await job.until_condition("QuotaReserved", "False", "Suspended")
+    await job.play("waiting")
     before = await job.get()
     label = f"metadata.labels[{stage.names.queue_name}]"
     queue = case.queue(stage.names.group)
