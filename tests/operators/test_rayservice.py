@@ -1,18 +1,23 @@
 """Stories of RayServices that change, for which their operator creates a second cluster."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
 
 from admitq_api.json_objects import value_at
 from tests.controlplane.stage import Stage, condition_of
-from tests.operators.operator_case import OperatedJob, OperatorCase, submit
+from tests.operators.conftest import OperatedCluster
+from tests.operators.operator_case import OperatedJob, OperatorCase, submit, uids_of
 from tests.operators.ray_clusters import (
+    HEAD,
     amounts,
+    autoscaler,
     record_pods,
     set_quota,
     until_charged_for_its_pods,
     until_slices,
+    until_workers,
 )
 from tests.operators.test_stories import check_kept_admission, open_queue, stories_of, until_running
 
@@ -85,12 +90,38 @@ async def test_service_with_a_changed_container_is_stopped_and_queued_again(
     assert record.peak == amounts(case.quota)
 
 
-async def _serve(stage: Stage, case: OperatorCase, *, elastic: bool = False) -> OperatedJob:
+async def test_service_follows_the_cluster_that_its_autoscaler_scales(
+    stage: Stage, case: OperatorCase, operated: OperatedCluster
+) -> None:
+    """The autoscaler adds 500m and 512Mi to the head; a worker has 500m and 2Gi."""
+    one, two = {"cpu": "3", "memory": "4608Mi"}, {"cpu": "3500m", "memory": "6656Mi"}
+    await open_queue(stage, case, quota=one)
+    async with record_pods(stage) as record:
+        scaled = {"spec.rayClusterConfig.enableInTreeAutoscaling": True}
+        service = await _serve(stage, case, elastic=True, changes=scaled)
+        assert await until_charged_for_its_pods(service) == amounts(one)
+        (head,) = await service.pods(HEAD)
+        async with autoscaler(stage, operated.cluster, head) as ray:
+            await ray.scale_up(2)
+            await until_workers(service, running=1, gated=1)
+            await until_slices(service, (ONE, True), ({**ONE, "small-group": 2}, False))
+            await set_quota(stage, two)
+            workers = await until_workers(service, running=2)
+            assert await until_charged_for_its_pods(service) == amounts(two)
+            await ray.scale_down(1, workers[1:])
+            await until_slices(service, (ONE, True))
+    assert record.peak == amounts(two)
+    assert uids_of(await service.pods(HEAD)) == uids_of([head])
+
+
+async def _serve(
+    stage: Stage, case: OperatorCase, *, elastic: bool = False, changes: Mapping[str, Any] | None = None
+) -> OperatedJob:
     """Create a service that deletes replaced clusters at once, and wait until it serves."""
-    changes: dict[str, Any] = {"spec.rayClusterDeletionDelaySeconds": 0}
+    given: dict[str, Any] = {"spec.rayClusterDeletionDelaySeconds": 0, **(changes or {})}
     if elastic:
-        changes[f"metadata.annotations[{stage.names.elastic_job}]"] = "true"
-    service = await submit(stage, case, changes=changes)
+        given[f"metadata.annotations[{stage.names.elastic_job}]"] = "true"
+    service = await submit(stage, case, changes=given)
     await until_running(case, service)
     await service.until_condition("PodsReady", "True")
     return service
