@@ -40,6 +40,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if (case := _case_of(item)) is not None and case not in chosen]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+    for item in items:
+        name = getattr(item, "originalname", item.name)
+        # Reports take it to the process that prints the summary.
+        item.user_properties.append(("story", STORY_OF.get(name, name)))
     needed = {case for item in items if (case := _case_of(item)) is not None}
     if needed and not config.option.collectonly:
         binaries.build()
@@ -51,12 +55,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     outcomes: dict[str, dict[str, str]] = {}
     for outcome in ("passed", "failed", "error"):
         for report in terminalreporter.stats.get(outcome, ()):
-            test, _, id_ = str(report.nodeid).rpartition("::")[2].rstrip("]").partition("[")
+            id_ = str(report.nodeid).rstrip("]").partition("[")[2]
             # A test can have further parameters before or after the case.
             parts = id_.split("-")
             for case in {parts[0], parts[-1]} & set(names()):
                 variant = "-".join(parts[1:] if case == parts[0] else parts[:-1])
-                story = f"{STORY_OF.get(test, test)} {variant}".rstrip()
+                story = f"{dict(report.user_properties)['story']} {variant}".rstrip()
                 outcomes.setdefault(case, {})[story] = outcome
     if outcomes:
         terminalreporter.section("stories with real operators")
@@ -66,7 +70,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if stories:
                 terminalreporter.write_line(f"{case} {outcome}: {', '.join(stories)}")
         for story, reason in excluded_stories(case).items():
-            terminalreporter.write_line(f"{case} cannot {story}: {reason}")
+            # Some kinds have their own test of a common story.
+            if story not in outcomes[case]:
+                terminalreporter.write_line(f"{case} cannot {story}: {reason}")
 
 
 def _case_of(item: pytest.Item) -> str | None:

@@ -236,7 +236,7 @@ class OperatedJob(PlayedJob):
                 await self.stage.change(PODS, pod["metadata"]["name"], annotations)
         for pod in await self.pods(end.pods):
             if pod["status"].get("phase") == "Running":
-                await self.stage.change(PODS, pod["metadata"]["name"], _ended(pod, phase, end), "status")
+                await self.stage.change(PODS, pod["metadata"]["name"], ended(pod, phase, end), "status")
 
     async def counts(self) -> dict[str, int]:
         """The counts of the admission, by podset. A scaled job has a finished Workload, too."""
@@ -247,7 +247,8 @@ class OperatedJob(PlayedJob):
         return {one["name"]: one["count"] for one in listed}
 
 
-def _ended(pod: dict[str, Any], phase: str, end: End) -> dict[str, Any]:
+def ended(pod: dict[str, Any], phase: str, end: End) -> dict[str, Any]:
+    """Return the patch of a pod's status with which its kubelet would report its end."""
     code = 0 if phase == "Succeeded" else end.exitCode
     states = [
         {

@@ -13,7 +13,7 @@ from tests.controlplane.stage import Stage
 from tests.controlplane.user_programs import CONTAINER_LOG, python_program
 from tests.operators.conftest import OperatedCluster
 from tests.operators.operator_case import QUEUE, End, OperatedJob, OperatorCase
-from tests.operators.test_stories import open_queue, release, until_ended, until_running
+from tests.operators.test_stories import open_queue, release, until_ended, until_running, with_cases
 
 pytestmark = pytest.mark.operators
 
@@ -63,7 +63,7 @@ async def reports_of(
     return [waiting, running, await end]
 
 
-@pytest.mark.parametrize("case_name", ["trainjob"], indirect=True, scope="session")
+@with_cases("trainjob")
 async def test_kubeflow_sdk_reports_its_queued_job(
     stage: Stage, case: OperatorCase, operated: OperatedCluster
 ) -> None:
@@ -77,7 +77,7 @@ async def test_kubeflow_sdk_reports_its_queued_job(
     ]
 
 
-@pytest.mark.parametrize("case_name", ["pytorchjob"], indirect=True, scope="session")
+@with_cases("pytorchjob")
 async def test_training_sdk_reports_its_queued_job(
     stage: Stage, case: OperatorCase, operated: OperatedCluster
 ) -> None:

@@ -15,10 +15,11 @@ from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
 from tests.operators.operator_case import OperatorCase, submit, uids_of
-from tests.operators.places import NODE_LABELS, RESERVED, TOLERATIONS
+from tests.operators.places import RESERVED
 from tests.operators.programs import Program
 from tests.operators.test_stories import (
     check_kept_admission,
+    check_places,
     crash,
     open_queue,
     release,
@@ -82,10 +83,7 @@ class Served:
         """Wait until a group runs where its admission says; return its pods."""
         await self.until_condition(group, "Admitted", "True")
         pods = await self.until_pods(group, Running=GROUP_SIZE)
-        for pod in pods:
-            assert pod["spec"]["nodeName"].startswith(RESERVED)
-            assert NODE_LABELS.items() <= pod["spec"]["nodeSelector"].items()
-            assert all(one in pod["spec"]["tolerations"] for one in TOLERATIONS)
+        check_places(pods)
         return pods
 
     def workload_name(self, group: int) -> str:

@@ -4,7 +4,7 @@ The case file of a kind has what differs; ``cases/README.md`` describes it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pytest
@@ -35,23 +35,25 @@ STORY_OF: Final[dict[str, str]] = {}
 """The story that each test function tells, by its name."""
 
 
-def story(name: str) -> Callable[[Any], Any]:
-    """Parametrize a test with the kinds to which a story applies."""
-    cases = [pytest.param(case, id=case) for case in names() if has_story(case, name)]
+def story(name: str, *cases: str) -> Callable[[Any], Any]:
+    """Parametrize the test of a story with these cases; by default with all to which the story applies."""
+    mark = with_cases(*(cases or (case for case in names() if has_story(case, name))))
 
     def parametrized(test: Any) -> Any:
         STORY_OF[test.__name__] = name
-        return pytest.mark.parametrize("case_name", cases, indirect=True, scope="session")(test)
+        return mark(test)
 
     return parametrized
 
 
 def stories_of(case: str) -> list[pytest.MarkDecorator]:
     """Return the marks of a module with stories of one kind only."""
-    return [
-        pytest.mark.operators,
-        pytest.mark.parametrize("case_name", [case], indirect=True, scope="session"),
-    ]
+    return [pytest.mark.operators, with_cases(case)]
+
+
+def with_cases(*cases: str) -> pytest.MarkDecorator:
+    """Return the mark of a test that runs with these cases."""
+    return pytest.mark.parametrize("case_name", cases, indirect=True, scope="session")
 
 
 async def open_queue(
@@ -92,12 +94,18 @@ async def until_running(
     found = await job.until_pods_run(case.pods if pods is None else pods)
     admitted = condition_time(await job.workload(), "Admitted")
     for pod in found:
+        assert parse_time(pod["metadata"]["creationTimestamp"]) >= admitted, pod["metadata"]["name"]
+    check_places(found)
+    return found
+
+
+def check_places(pods: Iterable[dict[str, Any]]) -> None:
+    """Check that pods run on the nodes of the flavor, with its node labels and tolerations."""
+    for pod in pods:
         name = pod["metadata"]["name"]
-        assert parse_time(pod["metadata"]["creationTimestamp"]) >= admitted, name
         assert pod["spec"]["nodeName"].startswith(RESERVED), name
         assert NODE_LABELS.items() <= pod["spec"]["nodeSelector"].items(), name
         assert all(one in pod["spec"]["tolerations"] for one in TOLERATIONS), name
-    return found
 
 
 def condition_time(workload: dict[str, Any], type_: str) -> int:
