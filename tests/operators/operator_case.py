@@ -200,6 +200,15 @@ class OperatedJob(PlayedJob):
         found, _ = await self.stage.client.list(PODS, self.stage.namespace, label_selector=selector or None)
         return [one for one in found if "deletionTimestamp" not in one["metadata"]]
 
+    async def names_of_running_pods(self, selector: str = "") -> list[str]:
+        """The names of the pods that have a node and have not ended, also while they are being deleted."""
+        found, _ = await self.stage.client.list(PODS, self.stage.namespace, label_selector=selector or None)
+        return [
+            pod["metadata"]["name"]
+            for pod in found
+            if pod["spec"].get("nodeName") and pod["status"].get("phase") not in {"Succeeded", "Failed"}
+        ]
+
     async def until_pods_run(self, count: int) -> list[dict[str, Any]]:
         """Wait until exactly this number of pods runs, and return them."""
 
