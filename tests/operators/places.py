@@ -11,6 +11,7 @@ NODE_LABELS: Final[Mapping[str, str]] = {"example.com/pool": RESERVED}
 TOLERATIONS: Final[tuple[Mapping[str, Any], ...]] = (
     {"key": "example.com/reserved", "operator": "Exists", "effect": "NoSchedule"},
 )
+GPU: Final = "nvidia.com/gpu"
 FLAVOR: Final[Mapping[str, Any]] = {"nodeLabels": NODE_LABELS, "tolerations": list(TOLERATIONS)}
 
 POOLS: Final = (
@@ -21,6 +22,7 @@ POOLS: Final = (
         prefix=RESERVED,
         labels=NODE_LABELS,
         taints=(NodeTaint("example.com/reserved", "true", "NoSchedule"),),
+        resources={GPU: "8"},
     ),
     NodePool(count=4, cpu="64", memory="256Gi", prefix="other"),
 )

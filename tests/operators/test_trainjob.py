@@ -7,9 +7,11 @@ from typing import Any, Final
 import pytest
 
 from admitq.runtime.errors import ApiError
-from tests.controlplane.kind_cases import create_other, load
+from admitq.runtime.resources import Resource
+from tests.controlplane.kind_cases import create_other, load, with_changes
 from tests.controlplane.stage import Stage
 from tests.operators.operator_case import End, OperatedJob, OperatorCase, submit, with_manifest
+from tests.operators.places import GPU
 from tests.operators.test_stories import (
     check_kept_admission,
     open_queue,
@@ -33,7 +35,13 @@ NODES: Final[Mapping[str, Mapping[str, int]]] = {
 }
 """The pods of a TrainJob with 3 nodes, by installed runtime without volumes."""
 _TORCHTUNE: Final = ("torchtune-llama3.2-1b", "torchtune-llama3.2-3b", "torchtune-qwen2.5-1.5b")
-_GPU: Final = "nvidia.com/gpu"
+_DATASET: Final = "dataset-initializer"
+_MODEL: Final = "model-initializer"
+_QUOTA_OF_STEPS: Final = {"cpu": "1", "memory": "1Gi", GPU: "2"}
+_VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+_RUNTIMES: Final = Resource(
+    "trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime", namespaced=False
+)
 
 
 @pytest.mark.parametrize("runtime", NODES)
@@ -61,13 +69,41 @@ async def test_job_with_an_installed_runtime_runs_the_pods_of_its_workload(
 async def test_job_with_an_installed_runtime_of_three_steps_reserves_quota_for_all_steps(
     stage: Stage, case: OperatorCase, runtime: str
 ) -> None:
-    """The nodes of these runtimes use volumes and GPUs, which the simulated nodes lack."""
-    await open_queue(stage, case, quota={"cpu": "1", "memory": "1Gi", _GPU: "2"})
+    """The volumes of these runtimes keep the trainer from resuming their JobSets, as the next story says."""
+    await open_queue(stage, case, quota=_QUOTA_OF_STEPS)
     job = await submit(stage, case, changes={"spec.runtimeRef.name": runtime, "spec.trainer": None})
     await job.until_condition("Admitted", "True")
-    workload = await job.workload()
-    assert await job.pod_sets() == {"dataset-initializer": 1, "model-initializer": 1, "node": 1}
-    assert _usage(workload)["node"] == {_GPU: "2"}
+    assert await job.pod_sets() == {_DATASET: 1, _MODEL: 1, "node": 1}
+    assert _usage(await job.workload())["node"] == {GPU: "2"}
+
+
+@pytest.mark.parametrize("runtime", _TORCHTUNE)
+async def test_job_with_a_retention_policy_of_volumes_runs_its_node_after_both_initializers(
+    stage: Stage, case: OperatorCase, runtime: str
+) -> None:
+    await open_queue(stage, case, quota=_QUOTA_OF_STEPS)
+    await _create_volume(stage, "initializer-j")
+    await _copy_runtime_with_retention_policy(stage, runtime)
+    copied = {"spec.runtimeRef": {**_RUNTIME_REF, "kind": "TrainingRuntime", "name": runtime}}
+    job = await submit(stage, case, changes={**copied, "spec.trainer": None})
+    # The initializers request nothing, so their podsets have no flavor.
+    initializers = await job.until_pods_run(2)
+    assert {_replicated_job_of(pod) for pod in initializers} == {_DATASET, _MODEL}
+    assert _usage(await job.workload())["node"] == {GPU: "2"}
+
+    await job.end_pods("Succeeded", End(pods=f"{_REPLICATED_JOB}={_DATASET}"))
+    await job.until_reclaimable(**{_DATASET: 1})
+    (remaining,) = await job.until_pods_run(1)
+    assert _replicated_job_of(remaining) == _MODEL
+    await job.end_pods("Succeeded", End(pods=f"{_REPLICATED_JOB}={_MODEL}"))
+    (node,) = await until_running(case, job, 1)
+    assert _replicated_job_of(node) == "node"
+    (container,) = node["spec"]["containers"]
+    assert container["resources"]["requests"][GPU] == "2"
+    await job.until_reclaimable(**{_DATASET: 1, _MODEL: 1})
+    await job.until_condition("PodsReady", "True", "Started")
+    await job.end_pods("Succeeded", End())
+    await until_ended(job, "Succeeded", case.kind.messages["succeeded"])
 
 
 async def test_nodes_start_after_the_initializer_and_its_quota_is_free(
@@ -142,6 +178,36 @@ async def _submit_with_initializer(
     for obj in documented.objects:
         await create_other(stage, obj)
     return steps, await submit(stage, steps)
+
+
+async def _copy_runtime_with_retention_policy(stage: Stage, name: str) -> None:
+    """Copy an installed runtime to the namespace, with the retention policy that JobSets have by default.
+
+    A webhook adds this policy to new JobSets. It cannot be changed later. The trainer resumes a JobSet by an
+    update without the policy if the runtime has none, and the API server refuses this update.
+    """
+    installed = await stage.get(_RUNTIMES, name)
+    policies = "spec.template.spec.volumeClaimPolicies[0].retentionPolicy"
+    await create_other(
+        stage,
+        {
+            "apiVersion": _RUNTIMES.api_version,
+            "kind": "TrainingRuntime",
+            "metadata": {"name": name, "labels": installed["metadata"]["labels"]},
+            "spec": with_changes(installed, {policies: {"whenDeleted": "Delete"}})["spec"],
+        },
+    )
+
+
+async def _create_volume(stage: Stage, claim: str) -> None:
+    """Create a volume for a claim, as a provisioner would."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Ti"},
+        "claimRef": {"namespace": stage.namespace, "name": claim},
+        "nfs": {"server": "nfs.example.com", "path": "/"},
+    }
+    await stage.create(_VOLUMES, stage.own("volume"), {"spec": spec})
 
 
 def _replicated_job_of(pod: Mapping[str, Any]) -> str:
