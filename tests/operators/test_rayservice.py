@@ -90,6 +90,21 @@ async def test_service_with_a_changed_container_is_stopped_and_queued_again(
     assert record.peak == amounts(case.quota)
 
 
+async def test_resumed_service_is_not_ready_before_its_new_pods(stage: Stage, case: OperatorCase) -> None:
+    """The operator does not take the condition Ready back while the service is stopped."""
+    await open_queue(stage, case)
+    service = await _serve(stage, case)
+    before = uids_of(await service.pods())
+    await service.change_workload({"spec": {"active": False}})
+    await service.until_condition("QuotaReserved", "False", "Deactivated")
+    await service.change_workload({"spec": {"active": True}})
+    await service.until_condition("PodsReady", "True", "Started")
+    now = await service.pods()
+    assert {pod["status"]["phase"] for pod in now} == {"Running"}
+    assert len(now) == case.pods
+    assert not before & uids_of(now)
+
+
 async def test_service_follows_the_cluster_that_its_autoscaler_scales(
     stage: Stage, case: OperatorCase, operated: OperatedCluster
 ) -> None:

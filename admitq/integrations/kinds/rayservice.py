@@ -31,6 +31,7 @@ from admitq_api.labels import Names
 
 SPEC: Final = ("spec", "rayClusterConfig")
 ACTIVE_CLUSTER: Final = ("status", "activeServiceStatus", "rayClusterName")
+ACTIVE_HEAD: Final = ("status", "activeServiceStatus", "rayClusterStatus", "head")
 PENDING_CLUSTER: Final = ("status", "pendingServiceStatus", "rayClusterName")
 
 
@@ -61,12 +62,16 @@ def compare_child(
 
 
 def is_ready(job: JsonObject) -> bool:
-    """Whether the service is ready for requests."""
-    return is_condition_true(job, "Ready")
+    """Whether the service is ready for requests.
+
+    The operator leaves the condition at true when the active cluster is deleted, and then reports an empty
+    head of it.
+    """
+    return is_condition_true(job, "Ready") and value_at(job, ACTIVE_HEAD) != {}
 
 
 def is_active(job: JsonObject) -> bool:
-    """Whether the service runs. The operator does not update the condition of a service without a head.
+    """Whether the service runs. The operator does not update the condition of a suspended service.
 
     So a suspended service counts as stopped. Its quota is kept until its pods are gone.
     """
