@@ -54,14 +54,13 @@ async def until_waiting(stage: Stage, name: str) -> None:
     await stage.until_condition("QuotaReserved", "Suspended", name)
 
 
-@pytest.mark.parametrize("create", ["create", "apply"])
 async def test_kubectl_waits_for_a_queued_job_until_it_is_admitted_and_until_it_is_complete(
-    stage: Stage, run_kubectl: Kubectl, create: str
+    stage: Stage, run_kubectl: Kubectl
 ) -> None:
     await stopped_queue(stage)
     wait = ("wait", "--timeout=60s")
     created = asyncio.create_task(run_kubectl(*wait, "--for=create", "job/hello"))
-    await run_kubectl(create, "--filename=-", given=manifest(stage, "hello", **{RUN_SECONDS: "0"}))
+    await run_kubectl("apply", "--filename=-", given=manifest(stage, "hello", **{RUN_SECONDS: "0"}))
     assert await created == "job.batch/hello condition met\n"
     uid = await run_kubectl("get", "job/hello", "--output=jsonpath={.metadata.uid}")
     of_job = f"--selector={stage.names.job_uid}={uid}"

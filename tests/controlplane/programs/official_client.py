@@ -38,16 +38,21 @@ def state_of(job: Any) -> str:
 def main(namespace: str, name: str, label: str, queue: str) -> int:
     config.load_kube_config()
     batch = client.BatchV1Api()
-    batch.create_namespaced_job(namespace, job_in_queue(name, label, queue))
-    state = ""
-    selector = f"metadata.name={name}"
+    job: Any = batch.create_namespaced_job(namespace, job_in_queue(name, label, queue))
+    state = state_of(job)
+    print(state)
+    # The watch starts after the creation, so that it misses no change.
     events: Any = watch.Watch().stream(
-        batch.list_namespaced_job, namespace, field_selector=selector, timeout_seconds=120
+        batch.list_namespaced_job,
+        namespace,
+        field_selector=f"metadata.name={name}",
+        resource_version=job.metadata.resource_version,
+        timeout_seconds=120,
     )
     for event in events:
         if (now := state_of(event["object"])) != state:
             state = now
-            print(state, flush=True)
+            print(state)
         if state in {"Complete", "Failed"}:
             break
     return 0 if state == "Complete" else 1
