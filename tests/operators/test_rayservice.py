@@ -28,6 +28,7 @@ BOTH: Final = {"head": 2, "small-group": 2}
 UPGRADE: Final = {"spec.rayClusterConfig.rayVersion": "2.53.0"}
 """A change for which the operator replaces the cluster, with the same pods."""
 IMAGE: Final = "spec.rayClusterConfig.headGroupSpec.template.spec.containers[0].image"
+WORKERS: Final = "spec.rayClusterConfig.workerGroupSpecs[0].replicas"
 ACTIVE: Final = "status.activeServiceStatus.rayClusterName"
 
 
@@ -88,6 +89,43 @@ async def test_service_with_a_changed_container_is_stopped_and_queued_again(
     (head,) = [pod for pod in after if pod["metadata"]["labels"]["ray.io/node-type"] == "head"]
     assert head["spec"]["containers"][0]["image"] == "rayproject/ray:2.53.0"
     assert record.peak == amounts(case.quota)
+
+
+async def test_service_with_another_number_of_workers_is_stopped_and_queued_again(
+    stage: Stage, case: OperatorCase
+) -> None:
+    two = {"cpu": "3", "memory": "6Gi"}
+    await open_queue(stage, case, quota=two)
+    async with record_pods(stage) as record:
+        service = await _serve(stage, case)
+        old = await _active(service)
+        await service.change({WORKERS: 2})
+        await service.until_no_pods(f"ray.io/cluster={old}")
+        await until_running(case, service, 3)
+        assert await until_charged_for_its_pods(service) == amounts(two)
+    assert record.peak == amounts(two)
+
+
+async def test_elastic_service_with_another_number_of_workers_keeps_the_quota_of_its_cluster(
+    stage: Stage, case: OperatorCase
+) -> None:
+    """The operator does not change the cluster. Its next cluster has the new number of workers."""
+    three = {"cpu": "5500m", "memory": "10Gi"}
+    await open_queue(stage, case, quota=three)
+    async with record_pods(stage) as record:
+        service = await _serve(stage, case, elastic=True)
+        await service.change({WORKERS: 2})
+        generation = (await service.get())["metadata"]["generation"]
+        await service.until({"status.observedGeneration": generation})
+        assert await until_charged_for_its_pods(service) == amounts(case.quota)
+        await service.change(UPGRADE)
+        new = await _until_pending(service)
+        await until_slices(service, ({"head": 2, "small-group": 3}, True))
+        await service.until({ACTIVE: new})
+        await until_slices(service, ({**ONE, "small-group": 2}, True))
+        await service.until_pods_run(3)
+        await until_charged_for_its_pods(service)
+    assert record.peak == amounts(three)
 
 
 async def test_resumed_service_is_not_ready_before_its_new_pods(stage: Stage, case: OperatorCase) -> None:

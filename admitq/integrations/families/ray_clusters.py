@@ -184,16 +184,14 @@ def with_template(
 def list_cluster_references(
     job: JsonObject, at: FieldPath, names: Iterable[Any]
 ) -> tuple[ObjectReference, ...]:
-    """Return references to the clusters in a job's status, if they determine its number of pods.
+    """Return references to the clusters in the status of a running job, which determine its number of pods.
 
-    They do if Ray scales the cluster, because it changes the cluster and not the job. They also do while one
-    cluster replaces another. The clusters of a suspended job are ignored: the operator will create new ones.
+    The autoscaler and users scale the cluster and not the job, and the operator does not change the number of
+    workers of a cluster. The clusters of a suspended job are ignored: the operator will create new ones.
     """
     if value_at(job, ("spec", "suspend")) is True or value_at(job, (*at, "suspend")) is True:
         return ()
     named = sorted({as_text(name) for name in names} - {""})
-    if not is_autoscaling(job, at) and len(named) < 2:
-        return ()
     namespace = as_text(value_at(job, ("metadata", "namespace")))
     return tuple(ObjectReference(CLUSTER_KIND.kind, namespace, name) for name in named)
 

@@ -107,7 +107,7 @@ def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityChec
 
 
 def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
-    """Return a reference to the cluster of the job, if Ray scales it."""
+    """Return a reference to the cluster of the job."""
     return ray_clusters.list_cluster_references(job, SPEC, [value_at(job, ("status", "rayClusterName"))])
 
 

@@ -41,7 +41,7 @@ def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
 
 
 def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
-    """Return references to the active cluster, if Ray scales it, and to a pending cluster beside it."""
+    """Return references to the active cluster and to a pending cluster."""
     return ray_clusters.list_cluster_references(
         job, SPEC, [value_at(job, ACTIVE_CLUSTER), value_at(job, PENDING_CLUSTER)]
     )

@@ -75,7 +75,7 @@ AUTOSCALED = {"enableInTreeAutoscaling": True}
     ("kind", "described", "status", "names"),
     [
         (RAY_JOB, AUTOSCALED, ACTIVE_AND_PENDING, ["active"]),
-        (RAY_JOB, {}, ACTIVE_AND_PENDING, []),
+        (RAY_JOB, {}, ACTIVE_AND_PENDING, ["active"]),
         (RAY_JOB, AUTOSCALED, {}, []),
         (RAY_JOB, AUTOSCALED, {"rayClusterName": 7}, []),
         (RAY_SERVICE, AUTOSCALED, {"activeServiceStatus": {"rayClusterName": "active"}}, ["active"]),
@@ -83,11 +83,11 @@ AUTOSCALED = {"enableInTreeAutoscaling": True}
         (RAY_SERVICE, AUTOSCALED, {"activeServiceStatus": None, "pendingServiceStatus": []}, []),
         (RAY_SERVICE, AUTOSCALED, ACTIVE_AND_PENDING, ["active", "pending"]),
         (RAY_SERVICE, {}, ACTIVE_AND_PENDING, ["active", "pending"]),
-        (RAY_SERVICE, {}, {"activeServiceStatus": {"rayClusterName": "active"}}, []),
+        (RAY_SERVICE, {}, {"activeServiceStatus": {"rayClusterName": "active"}}, ["active"]),
         (RAY_CLUSTER, AUTOSCALED, ACTIVE_AND_PENDING, []),
     ],
 )
-def test_ray_job_references_created_clusters_only_if_their_size_can_differ(
+def test_running_ray_job_references_the_clusters_in_its_status(
     kind: Integration, described: Any, status: Any, names: list[str]
 ) -> None:
     running = with_value(ray(kind, cluster(**described), status=status), ("metadata", "namespace"), "ns")

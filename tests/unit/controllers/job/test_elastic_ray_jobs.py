@@ -1,4 +1,4 @@
-"""RayJobs with clusters that the Ray autoscaler scales."""
+"""RayJobs with clusters that the Ray autoscaler, or a user, scales."""
 
 from itertools import count
 from typing import Any
@@ -165,18 +165,29 @@ async def test_recreated_ray_cluster_gets_slice_with_another_name() -> None:
 @pytest.mark.parametrize(
     ("job_", "settings"),
     [
-        (apply_patch(ray_job(), {"spec": {"rayClusterSpec": {"enableInTreeAutoscaling": False}}}), {}),
         (ray_job(rayClusterName=""), {}),
         (ray_job(), {"elastic_jobs": False}),
     ],
-    ids=["not scaled by Ray", "no cluster yet", "without the gate"],
+    ids=["no cluster yet", "without the gate"],
 )
-async def test_ray_job_that_ray_does_not_scale_keeps_podsets_of_its_spec(
+async def test_ray_job_without_a_cluster_or_the_gate_keeps_podsets_of_its_spec(
     job_: dict[str, Any], settings: Any
 ) -> None:
     ray = RayWorld(job_, **settings)
     assert await ray.reconcile(ray_cluster(5, generation=2)) == [("first", [1, 3])]
     assert value_at(ray.world.get(RAY_JOBS, "j"), ("spec", "suspend")) is False
+
+
+async def test_ray_job_follows_its_cluster_also_without_the_autoscaler() -> None:
+    """Its operator does not change the cluster when the job changes."""
+    unscaled: Any = {"spec": {"rayClusterSpec": {"enableInTreeAutoscaling": False}}}
+    ray = RayWorld(apply_patch(ray_job(), unscaled))
+    changed = apply_patch(ray_job(), unscaled)
+    changed["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] = 9
+    ray.world.put(RAY_JOBS, changed)
+    assert await ray.reconcile(ray_cluster(3)) == [("first", [1, 3])]
+    [_, (_, pods)] = await ray.reconcile(ray_cluster(5, generation=2))
+    assert pods == [1, 5]
 
 
 def test_scaled_ray_cluster_enqueues_its_ray_job() -> None:
