@@ -25,6 +25,7 @@ from tests.operators.test_stories import (
     release,
     start,
     stories_of,
+    tells,
     until_nothing_reserved,
 )
 
@@ -185,6 +186,7 @@ async def serve(stage: Stage, case: OperatorCase, changes: Mapping[str, Any] | N
     return Served(stage, case, job.name, (await job.get())["metadata"]["uid"])
 
 
+@tells("run")
 async def test_groups_are_held_admitted_and_deleted(stage: Stage, case: OperatorCase) -> None:
     await open_queue(stage, case, jobs=2, stopPolicy="Hold")
     served = await serve(stage, case)
@@ -204,6 +206,7 @@ async def test_groups_are_held_admitted_and_deleted(stage: Stage, case: Operator
     await until_nothing_reserved(stage)
 
 
+@tells("delete")
 async def test_nothing_is_left_of_a_deleted_set_with_groups_that_wait(
     stage: Stage, case: OperatorCase
 ) -> None:
@@ -223,6 +226,7 @@ async def test_nothing_is_left_of_a_deleted_set_with_groups_that_wait(
     await until_nothing_reserved(stage)
 
 
+@tells("scale")
 async def test_groups_do_not_wait_for_each_other_and_leave_when_it_is_scaled_down(
     stage: Stage, case: OperatorCase
 ) -> None:
@@ -240,6 +244,7 @@ async def test_groups_do_not_wait_for_each_other_and_leave_when_it_is_scaled_dow
     await served.until_pods(0, Running=GROUP_SIZE)
 
 
+@tells("preempt")
 async def test_preempted_group_is_held_again_and_resumed(stage: Stage, case: OperatorCase) -> None:
     await open_queue(stage, case, preemption={"withinClusterQueue": "LowerPriority"})
     await stage.create(stage.kinds.workload_priority_classes, stage.own("high"), {"value": 1000})
@@ -270,6 +275,7 @@ async def test_group_with_a_lost_pod_is_recreated_and_keeps_its_admission(
     assert await served.uids(1) == others
 
 
+@tells("restart")
 @pytest.mark.parametrize("policy", RECREATE_GROUP)
 async def test_group_with_a_restarted_container_is_recreated_and_keeps_its_admission(
     stage: Stage, case: OperatorCase, policy: str
@@ -344,6 +350,7 @@ async def test_workers_that_wait_for_their_leader_do_not_keep_the_group_from_run
     assert leader["metadata"]["uid"] in uids_of(pods)
 
 
+@tells("update")
 async def test_rolling_update_replaces_every_group_within_its_quota(stage: Stage, case: OperatorCase) -> None:
     await open_queue(stage, case, jobs=2)
     served = await serve(stage, case, ROLLOUT)
@@ -393,6 +400,7 @@ async def test_leader_with_a_template_of_its_own_has_a_podset_of_its_own(
     assert Counter(one["metadata"]["labels"][stage.names.podset] for one in pods) == dict(sizes)
 
 
+@tells("pods-ready")
 async def test_group_with_pods_that_are_not_ready_is_evicted_after_the_timeout(
     stage: Stage, case: OperatorCase
 ) -> None:
@@ -408,7 +416,8 @@ async def test_group_with_pods_that_are_not_ready_is_evicted_after_the_timeout(
     await stage.until(replaced, what="all pods of the evicted group to be deleted")
 
 
-async def test_groups_survive_a_crash_of_their_operator(
+@tells("webhook-down")
+async def test_groups_stay_gated_while_the_webhook_of_their_operator_is_down(
     stage: Stage, case: OperatorCase, programs: dict[str, Program]
 ) -> None:
     await open_queue(stage, case, stopPolicy="Hold")
@@ -423,6 +432,18 @@ async def test_groups_survive_a_crash_of_their_operator(
     await served.until_pods(0, held=GROUP_SIZE)
     await start(programs)
     await served.until_runs(0)
+
+
+@tells("operator-restart")
+async def test_groups_survive_a_crash_of_their_operator(
+    stage: Stage, case: OperatorCase, programs: dict[str, Program]
+) -> None:
+    await open_queue(stage, case)
+    served = await serve(stage, case, {"spec.replicas": 1})
+    before = uids_of(await served.until_runs(0))
+    await crash(programs)
+    await start(programs)
+    assert uids_of(await served.until_runs(0)) == before
     await crash(programs)
     workload = served.workload_name(0)
     await stage.change(stage.kinds.workloads, workload, {"spec": {"active": False}})
