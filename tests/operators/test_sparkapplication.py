@@ -184,6 +184,22 @@ async def test_suspended_application_keeps_its_quota_while_its_pods_end(
     await job.until_condition("PodsReady", "True")
 
 
+async def test_executor_that_the_program_adds_keeps_the_quota_after_the_application_is_suspended(
+    stage: Stage, case: OperatorCase
+) -> None:
+    await open_queue(stage, case)
+    job = await submit(stage, case)
+    await until_running(case, job)
+    added = await _add_executor(job)
+    await until_running(case, job, case.pods + 1)
+    await job.change_workload({"spec": {"active": False}})
+    await job.until({"spec.suspend": True, "status.applicationState.state": "SUSPENDED"})
+    await _until_named(job, added)
+    assert is_reserved(await job.workload())
+    await stage.client.delete(PODS, added, stage.namespace, grace_seconds=0)
+    await job.until_condition("QuotaReserved", "False", "Deactivated")
+
+
 @pytest.mark.parametrize(
     "enabled",
     [
@@ -213,6 +229,26 @@ async def test_application_with_dynamic_allocation_is_refused(
         await submit(stage, sample)
     job = await submit(stage, sample, changes={"spec.dynamicAllocation": None})
     await until_running(sample, job, pods=2)
+
+
+async def _add_executor(job: OperatedJob) -> str:
+    """Create one more executor, as a driver does when its program requests it. Return its name."""
+    executor, *_ = await job.pods(EXECUTORS)
+    metadata, name = executor["metadata"], f"{job.name}-exec-added"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": {**metadata["labels"], "spark-exec-id": "99"},
+            "annotations": {**metadata["annotations"], "kwok.admitq.dev/termination-seconds": "3600"},
+            "ownerReferences": metadata["ownerReferences"],
+        },
+        "spec": {**executor["spec"], "nodeName": None},
+    }
+    await job.stage.client.create(PODS, pod)
+    return name
 
 
 async def _until_named(job: OperatedJob, pod: str) -> None:
