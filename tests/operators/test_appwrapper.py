@@ -226,7 +226,6 @@ async def test_resets_of_pods_that_do_not_start_do_not_defer_the_timeout(
     given = _faults(warmupGracePeriodDuration="1s", retryPausePeriodDuration="1s", retryLimit="1000")
     job = await submit(stage, case, changes={**case.notReady, **given})
     await job.until_condition("PodsReady", "False", "WaitForStart")
-    await _until_condition(job, "Unhealthy", "True", "InsufficientPodsReady")
     await job.until_condition("Evicted", "True", "PodsReadyTimeout")
     await job.until({"spec.suspend": True, "status.phase": "Suspended"})
     assert value_at(await job.get(), ("status", "resettingCount")) >= 1
