@@ -256,8 +256,9 @@ async def test_exit_codes_of_the_wrapper_decide_whether_it_is_retried(
 
 
 def _faults(**annotations: str) -> dict[str, str]:
-    """Return the fields of annotations about failures."""
-    return {f"metadata.annotations[{_ANNOTATION}/{name}]": value for name, value in annotations.items()}
+    """Return the fields of annotations about failures. By default, a failed pod is tolerated for a second."""
+    given = {"failureGracePeriodDuration": "1s", **annotations}
+    return {f"metadata.annotations[{_ANNOTATION}/{name}]": value for name, value in given.items()}
 
 
 async def _submit_ready(
