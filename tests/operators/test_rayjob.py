@@ -18,7 +18,7 @@ from tests.operators.ray_clusters import (
     until_slices,
     until_workers,
 )
-from tests.operators.test_stories import open_queue, stories_of, until_running
+from tests.operators.test_stories import open_queue, stories_of, tells, until_running
 
 pytestmark = stories_of("rayjob")
 
@@ -36,6 +36,7 @@ def autoscaled(stage: Stage) -> dict[str, Any]:
     }
 
 
+@tells("scale")
 async def test_job_follows_the_cluster_that_its_autoscaler_scales(
     stage: Stage, case: OperatorCase, operated: OperatedCluster
 ) -> None:

@@ -19,7 +19,7 @@ from tests.operators.ray_clusters import (
     until_slices,
     until_workers,
 )
-from tests.operators.test_stories import check_kept_admission, open_queue, stories_of, until_running
+from tests.operators.test_stories import check_kept_admission, open_queue, stories_of, tells, until_running
 
 pytestmark = stories_of("rayservice")
 
@@ -143,6 +143,7 @@ async def test_resumed_service_is_not_ready_before_its_new_pods(stage: Stage, ca
     assert not before & uids_of(now)
 
 
+@tells("scale")
 async def test_service_follows_the_cluster_that_its_autoscaler_scales(
     stage: Stage, case: OperatorCase, operated: OperatedCluster
 ) -> None:
