@@ -453,7 +453,7 @@ class PlayedJob:
         """Wait until the job is suspended."""
         return await self.until(self.case.suspended)
 
-    async def until_condition(self, type_: str, *wanted: str) -> None:
+    async def until_condition(self, type_: str, *wanted: str, timeout: float = 60.0) -> None:  # noqa: ASYNC109
         """Wait until a condition of the Workload has this status, reason and message, if given."""
 
         async def found() -> bool:
@@ -461,7 +461,9 @@ class PlayedJob:
             assert seen[: len(wanted)] == wanted, seen
             return True
 
-        await eventually(found, what=f"{self.case} {self.name}: condition {type_} is {wanted}")
+        await eventually(
+            found, timeout=timeout, what=f"{self.case} {self.name}: condition {type_} is {wanted}"
+        )
 
     async def pod_sets(self) -> dict[str, int]:
         """The podsets of the Workload: their counts, by name."""

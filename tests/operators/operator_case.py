@@ -39,6 +39,8 @@ class End:
     """``pods``, a label selector, and their ``annotations``, which decide what programs in them answer."""
     exitCode: int = 1  # noqa: N815 as in the YAML
     """The exit code of the containers of failed pods."""
+    within: float = 60.0
+    """Seconds until the job has ended or restarted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +49,6 @@ class Restart(End):
 
     until: Mapping[str, Any]
     """Fields of the restarted job."""
-    within: float = 60.0
-    """Seconds until the job has these fields."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,7 @@ async def test_wrapper_that_fails_after_its_last_retry_ends_as_failed(
     await job.until(case.restart.until, timeout=case.restart.within)
     await until_running(case, job)
     await job.end_pods("Failed", case.restart)
-    await until_ended(job, "Failed", case.kind.messages["failed"])
+    await until_ended(job, "Failed", case.kind.messages["failed"], within=case.failed.within)
     await job.until({"status.phase": "Failed", "status.resettingCount": 1})
     assert await job.pods() == []
 
@@ -247,7 +247,7 @@ async def test_exit_codes_of_the_wrapper_decide_whether_it_is_retried(
     await job.end_pods("Failed", End(exitCode=3))
     await _report_now(job)
     if resets is None:
-        await until_ended(job, "Failed", case.kind.messages["failed"])
+        await until_ended(job, "Failed", case.kind.messages["failed"], within=case.failed.within)
         await job.until({"status.phase": "Failed", "status.resettingCount": None})
     else:
         await job.until({"status.phase": "Running", "status.resettingCount": resets})

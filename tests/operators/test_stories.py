@@ -139,9 +139,9 @@ async def until_nothing_reserved(stage: Stage) -> None:
     await stage.until(reserving, 0)
 
 
-async def until_ended(job: OperatedJob, reason: str, message: str) -> None:
+async def until_ended(job: OperatedJob, reason: str, message: str, *, within: float = 60.0) -> None:
     named = message.replace("{namespace}", job.stage.namespace)
-    await job.until_condition("Finished", "True", reason, named)
+    await job.until_condition("Finished", "True", reason, named, timeout=within)
 
     async def finalizers() -> list[str]:
         return (await job.workload())["metadata"].get("finalizers", [])
@@ -172,7 +172,8 @@ async def test_failed_job_ends_as_failed(stage: Stage, case: OperatorCase) -> No
     job = await submit(stage, case, changes=case.failed.given)
     await until_running(case, job)
     await job.end_pods("Failed", case.failed)
-    await until_ended(job, "Failed", case.failed.message or case.kind.messages["failed"])
+    message = case.failed.message or case.kind.messages["failed"]
+    await until_ended(job, "Failed", message, within=case.failed.within)
 
 
 @story("preempt")
