@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,11 +83,18 @@ async def record_versions(stage: Stage, resource: Resource | None = None) -> Asy
             record.versions.append(change.new)
 
     watched = resource or stage.kinds.workloads
-    watcher = Watcher(stage.client, watched, Store(watched), namespace=stage.namespace, handlers=[keep])
+    async with watch(stage, Store(watched), keep):
+        yield record
+
+
+@asynccontextmanager
+async def watch(stage: Stage, store: Store, handle: Callable[[ObjectChange], None]) -> AsyncGenerator[None]:
+    """Keep the objects of a stage in a store within a block, and handle each change of them."""
+    watcher = Watcher(stage.client, store.resource, store, namespace=stage.namespace, handlers=[handle])
     task = asyncio.create_task(watcher.run())
     await watcher.synced.wait()
     try:
-        yield record
+        yield
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -4,7 +4,8 @@
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -247,13 +248,41 @@ class OperatedJob(PlayedJob):
             if pod["status"].get("phase") == "Running":
                 await self.stage.change(PODS, pod["metadata"]["name"], ended(pod, phase, end), "status")
 
+    async def unfinished(self) -> list[dict[str, Any]]:
+        """The Workloads that have not finished. A scaled job has finished ones, too."""
+        return [one for one in await self.stage.workloads(self.name) if not condition_of(one, "Finished")]
+
     async def counts(self) -> dict[str, int]:
-        """The counts of the admission, by podset. A scaled job has a finished Workload, too."""
-        (workload,) = [
-            one for one in await self.stage.workloads(self.name) if not condition_of(one, "Finished")
-        ]
+        """The counts of the admission, by podset."""
+        (workload,) = await self.unfinished()
         listed = value_at(workload, ("status", "admission", "podSetAssignments"), [])
         return {one["name"]: one["count"] for one in listed}
+
+
+async def until_pod_states(
+    stage: Stage,
+    read: Callable[[], Awaitable[list[dict[str, Any]]]],
+    wanted: Mapping[str, int],
+    *,
+    gate: str,
+    what: str,
+) -> list[dict[str, Any]]:
+    """Wait until exactly these numbers of pods are in each state, and return them.
+
+    The state of a pod with the scheduling gate is ``held``. That of other pods is their phase.
+    """
+    pods: list[dict[str, Any]] = []
+
+    def state_of(pod: Mapping[str, Any]) -> str:
+        gates = value_at(pod, ("spec", "schedulingGates"), [])
+        return "held" if any(one["name"] == gate for one in gates) else pod["status"]["phase"]
+
+    async def states() -> dict[str, int]:
+        pods[:] = await read()
+        return dict(Counter(map(state_of, pods)))
+
+    await stage.until(states, dict(wanted), what=what)
+    return pods
 
 
 def ended(pod: dict[str, Any], phase: str, end: End) -> dict[str, Any]:

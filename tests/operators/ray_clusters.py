@@ -1,8 +1,7 @@
 """Ray clusters in stories: their autoscaler, and what their pods request and use."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -11,15 +10,15 @@ from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import ObjectChange, Store
-from admitq.runtime.watcher import Watcher
 from admitq.workloads.transitions import is_reserved
 from admitq_api.json_objects import value_at
 from admitq_api.quantity import parse_quantity
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Stage, condition_of
+from tests.controlplane.recording import watch
+from tests.controlplane.stage import Stage
 from tests.controlplane.tenants import impersonate
-from tests.operators.operator_case import OperatedJob
+from tests.operators.operator_case import OperatedJob, until_pod_states
 
 CLUSTERS: Final = resource_of(RAY_CLUSTER)
 HEAD: Final = "ray.io/node-type=head"
@@ -85,15 +84,8 @@ async def record_pods(stage: Stage) -> AsyncGenerator[PodRecord]:
     def note(_change: ObjectChange) -> None:
         record.note(store.list())
 
-    watcher = Watcher(stage.client, PODS, store, namespace=stage.namespace, handlers=[note])
-    task = asyncio.create_task(watcher.run())
-    await watcher.synced.wait()
-    try:
+    async with watch(stage, store, note):
         yield record
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 # --- the autoscaler ---------------------------------------------------------------------------------
@@ -146,35 +138,24 @@ async def autoscaler(
 
 async def until_workers(job: OperatedJob, *, running: int, gated: int = 0) -> list[dict[str, Any]]:
     """Wait until so many workers run and so many wait behind the gate of elastic jobs; return all of them."""
-    gate = {"name": job.stage.names.elastic_gate}
-
-    async def found() -> list[dict[str, Any]]:
-        pods = await job.pods(WORKER)
-        held = [pod for pod in pods if gate in value_at(pod, ("spec", "schedulingGates"), [])]
-        active = [pod for pod in pods if pod["status"].get("phase") == "Running"]
-        assert (len(active), len(held), len(pods)) == (running, gated, running + gated)
-        return [*active, *held]
-
-    # An empty list would count as "not yet".
-    if running + gated == 0:
-        await job.until_no_pods(WORKER)
-        return []
-    return await eventually(found, what=f"{running} running and {gated} gated workers of {job.name}")
-
-
-async def unfinished(job: OperatedJob) -> list[dict[str, Any]]:
-    """The Workloads of a job that have not finished, those with quota first."""
-    found = [one for one in await job.stage.workloads(job.name) if not condition_of(one, "Finished")]
-    return sorted(found, key=is_reserved, reverse=True)
+    wanted = {state: count for state, count in (("Running", running), ("held", gated)) if count}
+    workers = await until_pod_states(
+        job.stage,
+        lambda: job.pods(WORKER),
+        wanted,
+        gate=job.stage.names.elastic_gate,
+        what=f"workers of {job.name}: {wanted}",
+    )
+    return sorted(workers, key=lambda pod: pod["status"]["phase"] != "Running")
 
 
 async def until_slices(job: OperatedJob, *wanted: tuple[Mapping[str, int], bool]) -> None:
-    """Wait until the unfinished Workloads of a job have these pod counts, each with or without quota."""
+    """Wait until the unfinished Workloads have these pod counts, first those with quota (True)."""
 
     async def found() -> list[tuple[dict[str, int], bool]]:
         return [
             ({one["name"]: one["count"] for one in workload["spec"]["podSets"]}, is_reserved(workload))
-            for workload in await unfinished(job)
+            for workload in sorted(await job.unfinished(), key=is_reserved, reverse=True)
         ]
 
     expected = [(dict(counts), has_quota) for counts, has_quota in wanted]
@@ -183,20 +164,14 @@ async def until_slices(job: OperatedJob, *wanted: tuple[Mapping[str, int], bool]
 
 async def until_finished(job: OperatedJob) -> None:
     """Wait until all Workloads of a job have finished."""
-
-    async def found() -> list[dict[str, Any]]:
-        return await unfinished(job)
-
-    await job.stage.until(found, [], what=f"the end of {job.name}")
+    await job.stage.until(job.unfinished, [], what=f"the end of {job.name}")
 
 
 async def until_charged_for_its_pods(job: OperatedJob) -> Amounts:
     """Wait until the quota of a job is exactly what its pods request, and return it."""
 
     async def found() -> Amounts:
-        (workload,) = [
-            one for one in await job.stage.workloads(job.name) if not condition_of(one, "Finished")
-        ]
+        (workload,) = await job.unfinished()
         used, needed = usage(workload), requested(await job.pods())
         assert used == needed
         return used

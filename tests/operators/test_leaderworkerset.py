@@ -14,7 +14,7 @@ from admitq.runtime.resources import JOBS, NODES, PODS, STATEFUL_SETS, Resource
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
-from tests.operators.operator_case import OperatorCase, submit, uids_of
+from tests.operators.operator_case import OperatorCase, submit, uids_of, until_pod_states
 from tests.operators.places import RESERVED
 from tests.operators.programs import Program
 from tests.operators.test_stories import (
@@ -68,17 +68,13 @@ class Served:
 
     async def until_pods(self, group: int, **wanted: int) -> list[dict[str, Any]]:
         """Wait until a group has exactly these numbers of pods in each state, and return them."""
-
-        async def states() -> dict[str, int]:
-            return dict(Counter(self._state(pod) for pod in await self.pods(group)))
-
-        await self.stage.until(states, wanted, what=f"pods of group {group}: {wanted}")
-        return await self.pods(group)
-
-    def _state(self, pod: dict[str, Any]) -> str:
-        gates = value_at(pod, ("spec", "schedulingGates"), [])
-        held = any(one["name"] == self.stage.names.admission_gate for one in gates)
-        return "held" if held else pod["status"]["phase"]
+        return await until_pod_states(
+            self.stage,
+            lambda: self.pods(group),
+            wanted,
+            gate=self.stage.names.admission_gate,
+            what=f"pods of group {group}: {wanted}",
+        )
 
     async def until_runs(self, group: int) -> list[dict[str, Any]]:
         """Wait until a group runs where its admission says; return its pods."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from admitq_api.json_objects import value_at
+from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
 from tests.operators.conftest import OperatedCluster
 from tests.operators.operator_case import OperatedJob, OperatorCase, submit, uids_of
@@ -187,12 +188,7 @@ async def _active(service: OperatedJob) -> str:
 
 async def _until_pending(service: OperatedJob) -> str:
     """Wait until the operator has named a second cluster, and return its name."""
-
-    async def is_named() -> bool:
-        return bool(await _pending(service))
-
-    await service.stage.until(is_named, True, what=f"a second cluster of {service.name}")
-    return await _pending(service)
+    return await eventually(lambda: _pending(service), what=f"a second cluster of {service.name}")
 
 
 async def _pending(service: OperatedJob) -> str:
@@ -202,11 +198,12 @@ async def _pending(service: OperatedJob) -> str:
 async def _until_pods_of(service: OperatedJob, cluster: str) -> list[dict[str, Any]]:
     """Wait until a cluster of a service has its two pods, and return them."""
 
-    async def number() -> int:
-        return len(await service.pods(f"ray.io/cluster={cluster}"))
+    async def found() -> list[dict[str, Any]]:
+        pods = await service.pods(f"ray.io/cluster={cluster}")
+        assert len(pods) == 2
+        return pods
 
-    await service.stage.until(number, 2, what=f"pods of {cluster}")
-    return await service.pods(f"ray.io/cluster={cluster}")
+    return await eventually(found, what=f"two pods of {cluster}")
 
 
 def _cluster_of(pod: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 Each pod of a Deployment has a Workload. All pods of a StatefulSet have one.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +13,15 @@ from admitq.runtime.resources import JOBS, PODS
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
-from tests.operators.operator_case import End, OperatedJob, OperatorCase, ended, submit, uids_of
+from tests.operators.operator_case import (
+    End,
+    OperatedJob,
+    OperatorCase,
+    ended,
+    submit,
+    uids_of,
+    until_pod_states,
+)
 from tests.operators.programs import Program
 from tests.operators.test_stories import (
     check_kept_admission,
@@ -47,18 +54,13 @@ async def pods_of(job: OperatedJob) -> list[dict[str, Any]]:
 
 async def until_pods(job: OperatedJob, **wanted: int) -> list[dict[str, Any]]:
     """Wait until the object has exactly these numbers of pods in each state, and return them."""
-    gate = job.stage.names.admission_gate
-
-    def state_of(pod: dict[str, Any]) -> str:
-        gates = value_at(pod, ("spec", "schedulingGates"), [])
-        return "held" if any(one["name"] == gate for one in gates) else pod["status"]["phase"]
-
-    async def found() -> list[dict[str, Any]]:
-        pods = await pods_of(job)
-        assert Counter(map(state_of, pods)) == wanted
-        return pods
-
-    return await eventually(found, what=f"pods of {job.name}: {wanted}")
+    return await until_pod_states(
+        job.stage,
+        lambda: pods_of(job),
+        wanted,
+        gate=job.stage.names.admission_gate,
+        what=f"pods of {job.name}: {wanted}",
+    )
 
 
 async def until_runs(case: OperatorCase, job: OperatedJob) -> list[dict[str, Any]]:

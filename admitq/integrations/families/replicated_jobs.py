@@ -104,7 +104,7 @@ def are_pods_ready(replicated: Any, statuses: Sequence[JsonObject]) -> bool:
     return ready_or_succeeded == sum(count_replicas(entry) for _, entry in _enumerate_entries(replicated))
 
 
-def can_restart(jobset_spec: Any) -> bool:
+def _can_restart(jobset_spec: Any) -> bool:
     """Whether the failure policy of a JobSet may start all of its jobs again, also those that succeeded."""
     policy = object_at(jobset_spec, ("failurePolicy",))
     return as_int(policy.get("maxRestarts")) > 0 or any(
@@ -120,7 +120,7 @@ def count_reclaimable_pods(
     A JobSet that can restart has none, because its succeeded jobs may run again. That is decided by its
     policy alone: the status that reports its last restart still counts the jobs that succeeded before.
     """
-    if can_restart(jobset_spec):
+    if _can_restart(jobset_spec):
         return {}
     succeeded = {as_text(status.get("name")): as_int(status.get("succeeded")) for status in statuses}
     counts = {

@@ -58,7 +58,7 @@ FINISHING_CONDITIONS: Final = {"Complete": True, "Failed": False}
 
 _RUNTIME_KEY: Final = "resolvedRuntime"
 """The key of a resolved job with its runtime."""
-_JOBSET_TEMPLATE: Final = (_RUNTIME_KEY, "spec", "template")
+_JOBSET_SPEC: Final = (_RUNTIME_KEY, "spec", "template", "spec")
 _STEP_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 """The label of a replicated job's template that names the part of the TrainJob with its settings."""
 _TRAINER: Final = "trainer"
@@ -247,9 +247,8 @@ def are_pods_ready(job: JsonObject) -> bool:
 
 def count_reclaimable_pods(job: JsonObject) -> Mapping[str, int] | None:
     """Return the numbers of pods of succeeded jobs, unless the JobSet of the runtime can restart."""
-    jobset_spec = value_at(job, (*_JOBSET_TEMPLATE, "spec"))
     counts = replicated_jobs.count_reclaimable_pods(
-        jobset_spec, _list_replicated_jobs(job), objects_at(job, STATUSES)
+        value_at(job, _JOBSET_SPEC), _list_replicated_jobs(job), objects_at(job, STATUSES)
     )
     return counts or None
 
