@@ -367,6 +367,9 @@ class PodTemplates:
     """Return the job with data of referenced objects that ``list_pod_sets`` needs, under a key that no job
     has. All functions except ``mutate`` take this resolved job. They must not change the key, so that patches
     never contain it."""
+    active_object: FieldPath | None = None
+    """The path of the name of the referenced object that runs the pods; None if the job runs them itself. The
+    pods are not ready if this object does not exist, whatever the status of the job says."""
     find_priority_class: Callable[[JsonObject], str | None] = return_none
     """Return the PriorityClass that the job names outside its pod templates."""
     platform_labels: frozenset[str] = frozenset()
@@ -444,7 +447,8 @@ class KindOwnership:
     an ancestor of the job."""
     keeps_children: bool = False
     """Whether the kind's controller neither stops nor starts objects that it has created when their job is
-    suspended or resumed. They are then deleted, so that the controller creates them again."""
+    suspended or resumed. They are then deleted, so that the controller creates them again. The webhook
+    refuses running ones of a suspended job, which a controller with an old copy of the job would create."""
     implied_frameworks: tuple[str, ...] = ()
     """Frameworks that this kind needs, because their webhooks and controllers hold the objects that its jobs
     create."""

@@ -25,7 +25,7 @@ from localcluster import crds
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.pods_of_jobs import until_pods_exist
-from tests.controlplane.stage import Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of, controlled_by
 from tests.unit.integrations.examples import custom_kinds
 
 KINDS = (*load_integrations(), *custom_kinds())
@@ -120,6 +120,8 @@ class PodSetCase:
 class Step:
     """Writes of the kind's controller that bring a job towards a phase, in this order."""
 
+    child: bool = False
+    """Whether the controller creates the child of the case, unless it exists."""
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     status: dict[str, Any] | None = None
     pods: Mapping[str, Any] | None = None
@@ -409,6 +411,8 @@ class PlayedJob:
             await self._play_step(step)
 
     async def _play_step(self, step: Step) -> None:
+        if step.child:
+            await self._create_child()
         if step.change:
             await self.change(step.change)
         if step.status is not None:
@@ -420,6 +424,19 @@ class PlayedJob:
             await self._play_pods(step.pods["phase"], step.pods.get("count"))
         if step.until:
             await self.until(step.until)
+
+    async def _create_child(self) -> None:
+        child = self.case.child
+        assert child is not None
+        of_child = load(child.integration, self.stage.names.group)
+        owned = {"metadata.ownerReferences": controlled_by(await self.get())["ownerReferences"]}
+        try:
+            await submit(
+                self.stage, of_child, child.name, changes={"metadata.labels": None, **owned, **child.given}
+            )
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
 
     async def _play_pods(self, phase: str, count: int | None) -> None:
         pods = [

@@ -65,7 +65,10 @@ async def test_job_is_admitted_with_fewer_pods_and_restored_when_it_stops(
 async def test_child_of_a_queued_job_is_not_queued_and_a_forged_child_is(
     stage: Stage, case: KindCase
 ) -> None:
-    """The child runs only while its parent does. A child that the parent could not create is queued."""
+    """The child runs only while its parent does. A child that the parent could not create is queued.
+
+    If the controller of the parent would not stop the child, the child is refused.
+    """
     child_case = case.child
     assert child_case is not None
     await open_queues(stage, case)
@@ -82,6 +85,11 @@ async def test_child_of_a_queued_job_is_not_queued_and_a_forged_child_is(
         not_queued += [forgery] if differences(forged, of_child.suspended) else []
     assert not_queued == []
     changes["metadata.labels"] = None
+    if case.integration.ownership.keeps_children:
+        refusal = f"must be true while {case.integration.kind} {parent.name} is suspended"
+        with pytest.raises(ApiError, match=refusal):
+            await submit(stage, of_child, child_case.name, changes=changes)
+        return
     child, created = await submit(stage, of_child, child_case.name, changes=changes)
     assert get_controller(created) is not None
     assert differences(created, of_child.suspended) != [], "the webhook does not suspend it"

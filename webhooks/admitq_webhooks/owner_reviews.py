@@ -2,7 +2,8 @@
 
 Only the controller of the owner and administrators may do so. A job with a queued owner is not queued itself,
 and every tenant can write an owner reference. So the reference alone does not show that the owner created the
-job.
+job. The reviews here also refuse running children of a suspended owner, if its controller would not stop
+them.
 """
 
 from typing import Final
@@ -126,6 +127,36 @@ async def review_increase(
     )
     reason = f"this {integration.kind} follows {owner}, which was not charged for its {lineage.difference}"
     return [FieldError.forbidden(integration.templates.pod_sets_field, reason, f"change {owner}")]
+
+
+async def review_kept_child(
+    request: AdmissionRequest, integration: Integration, policy: Policy, lookups: ClusterLookups
+) -> list[FieldError]:
+    """Check a new job of a suspended, queued owner with a controller that does not stop its running jobs.
+
+    The controller may not have observed the suspension yet. It retries, and then creates a suspended job.
+
+    Raises:
+        LookupFailed: the owner cannot be read.
+    """
+    reference = get_controller(request.obj)
+    if reference is None or integration.is_suspended(request.obj, policy.names):
+        return []
+    named = (reference.get("apiVersion"), reference.get("kind"))
+    kind = next((kind for kind in policy.integrations if (kind.api_version, kind.kind) == named), None)
+    if kind is None or not kind.ownership.keeps_children or not kind.may_create_kind_of(request.obj):
+        return []
+    owner = await lookups.get_object(*kind.gvk, request.namespace, str(reference.get("name", "")))
+    if (
+        owner is None
+        or value_at(owner, ("metadata", "uid")) != reference.get("uid")
+        or not (policy.manage_jobs_without_queue_name or get_queue_name(owner, policy.names))
+        or not kind.is_suspended(owner, policy.names)
+    ):
+        return []
+    reason = f"must be true while {kind.kind} {owner['metadata']['name']} is suspended"
+    where = ErrorPath().at(*integration.lifecycle.suspend_path)
+    return [FieldError.invalid(where, False, reason, f"wait until the {kind.kind} is admitted")]
 
 
 def remove_controller_flag(obj: JsonObject) -> JsonObject:

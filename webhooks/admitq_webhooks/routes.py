@@ -293,6 +293,7 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, lookups: C
         new = await resolve_references(request.obj, namespace, integration, lookups)
         if request.operation == "CREATE":
             errors = validate_jobs.validate_create(new, integration, policy)
+            errors += await owner_reviews.review_kept_child(request, integration, policy, lookups)
             warnings = await validate_jobs.member_warnings(new, namespace, integration, policy, lookups)
             return Rejected(tuple(errors)) if errors else Allowed(warnings=warnings)
         old = await resolve_references(request.old, namespace, integration, lookups)

@@ -1,6 +1,5 @@
 """Finds jobs that are queued in place of the jobs inside them."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from admitq.controllers.context import Context
@@ -103,27 +102,15 @@ class Ancestors:
         annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
         is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"
         kind = self._kinds.get((group, ancestor.get("kind", "")))
-        keeps_children = kind is not None and kind.ownership.keeps_children
-        is_suspended = kind is not None and kind.is_suspended(ancestor, self._ctx.names)
-        awaits_pods = keeps_children and is_suspended and _await_pods(unfinished)
         # The garbage collector may orphan the Workload before the children. Its quota stays reserved.
         has_lost_workload = not unfinished and _is_being_orphaned(ancestor)
         return Ancestor(
             ancestor,
-            admitted=has_lost_workload
-            or (
-                not awaits_pods
-                and may_children_run(unfinished, elastic=is_elastic, until_evicted=keeps_children)
-            ),
+            admitted=has_lost_workload or may_children_run(unfinished, elastic=is_elastic),
             holds_quota=any(is_reserved(workload) for workload in unfinished),
-            keeps_children=keeps_children,
-            is_suspended=is_suspended,
+            keeps_children=kind is not None and kind.ownership.keeps_children,
+            is_suspended=kind is not None and kind.is_suspended(ancestor, self._ctx.names),
         )
-
-
-def _await_pods(workloads: Iterable[JsonObject]) -> bool:
-    """Whether a job was stopped, for whatever reason, and its Workload waits for the end of its pods."""
-    return any(is_condition_true(workload, ConditionType.PODS_OUTLIVE_JOB) for workload in workloads)
 
 
 def _is_being_orphaned(job: JsonObject) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from admitq.controllers.job.kept_children import RunningChild
 from admitq.controllers.lookups import Lookups
 from admitq.controllers.plan import (
     ActionPlan,
@@ -77,8 +78,12 @@ class JobCase:
     """Nothing can be created in the namespace any more."""
     ancestor: Ancestor | None = None
     missing: tuple[ObjectReference, ...] = ()
+    lacks_active_object: bool = False
+    """Whether the object that runs the pods of the job does not exist."""
     remaining_pods: Mapping[str, RemainingPods] = field(default_factory=dict[str, RemainingPods])
     """Pods that can still run although their job is gone or terminating, by UID of their Workload."""
+    running_children: Sequence[RunningChild] = ()
+    """Children of a suspended job that its controller does not stop."""
 
     @property
     def conventions(self) -> WorkloadConventions:

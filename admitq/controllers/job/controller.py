@@ -11,6 +11,7 @@ from admitq.controllers.job import members
 from admitq.controllers.job.admitted_generations import AdmittedGenerations
 from admitq.controllers.job.ancestors import Ancestors
 from admitq.controllers.job.case import Ancestor, JobCase
+from admitq.controllers.job.kept_children import find_running_children
 from admitq.controllers.job.newer_workloads import observe_newer_workloads_of_job
 from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.controllers.job.plan_execution import ORPHAN_RETRY_SECONDS, execute_job_plan
@@ -215,13 +216,19 @@ class JobController:
         return selects_namespace(self._ctx.settings.namespace_selector, labels)
 
     async def _decide(self, case: JobCase) -> tuple[JobCase, ActionPlan]:
-        """Decide about a job. If the plan releases quota and pods still run, decide again with these pods."""
+        """Decide about a job. If the plan releases quota that is still in use, decide again with its users.
+
+        Its users are running children, and pods. Children are searched first, because they create pods.
+        """
         decided = decide_job(case)
-        if not decided.released_workloads or not (
-            remaining_pods := await self._remaining_pods.find(decided.released_workloads)
-        ):
+        if not decided.released_workloads:
             return case, decided
-        case = replace(case, remaining_pods={**case.remaining_pods, **remaining_pods})
+        if children := await find_running_children(self._ctx, self.integration, case.job):
+            case = replace(case, running_children=children)
+        elif remaining_pods := await self._remaining_pods.find(decided.released_workloads):
+            case = replace(case, remaining_pods={**case.remaining_pods, **remaining_pods})
+        else:
+            return case, decided
         return case, decide_job(case)
 
     async def _with_remaining_pods(self, case: JobCase) -> JobCase:

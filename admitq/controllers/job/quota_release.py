@@ -5,7 +5,7 @@ The steps here finish a Workload or release its quota. Each waits for the pods.
 
 from dataclasses import replace
 
-from admitq.controllers.job import members, start_stop, unadmitted_jobs
+from admitq.controllers.job import kept_children, members, start_stop, unadmitted_jobs
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.job.matching import (
     is_comparable,
@@ -77,10 +77,13 @@ def release_after_pods(case: JobCase, workload: JsonObject, freeing: ActionPlan 
     """Return the plan, which releases the quota of a Workload, if no pod of the Workload can run.
 
     The status of a job does not cover pods that take long to end, or that its controller does not delete.
+    Children that its controller does not stop are deleted first, because they create pods.
     Members of a composed job are observed one by one, so they need no search.
     """
     if freeing is None or case.composition is not None or not remaining_pods.may_have_pods(workload):
         return freeing
+    if case.running_children:
+        return kept_children.delete_running_children(case.running_children, case.names.product)
     if case.has_remaining_pods(workload):
         return plan_of(
             _report_remaining_pods(case, workload),

@@ -219,7 +219,8 @@ def _report_pods_ready(case: JobCase, workload: JsonObject) -> ActionPlan | None
     if is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload):
         return None
     job: JsonObject = case.job or {}
-    ready = not case.integration.is_suspended(job, case.names) and case.integration.are_pods_ready(job)
+    is_running = not case.integration.is_suspended(job, case.names) and not case.lacks_active_object
+    ready = is_running and case.integration.are_pods_ready(job)
     transition = case.begin_transition(workload)
     transition.update_pods_ready(admitted=is_admitted(workload), ready=ready)
     return case.plan_transition(workload, transition, concern=condition_concern(ConditionType.PODS_READY))

@@ -23,7 +23,7 @@ from admitq.integrations.ownership import is_controlled_by, is_served_workload
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
-from admitq_api.json_objects import JsonObject
+from admitq_api.json_objects import JsonObject, value_at
 
 
 class JobPresence(Enum):
@@ -151,22 +151,34 @@ class StoredJobs:
         return composition is None or self.compose(composition, listed, group_of_key_name(key.name)) is None
 
     def resolve(self, case: JobCase) -> JobCase:
-        """Return the case with the existing objects that define the pods of the job, and the missing ones."""
+        """Return the case with the existing objects that define the pods of the job, and the missing ones.
+
+        The object that runs the pods is looked up even if it does not define them.
+        """
         if case.job is None:
             return case
-        counted = is_elastic(case)
-        references = [
-            reference
-            for reference in self._integration.templates.list_references(case.job)
-            if counted or self._integration.is_required(reference)
-        ]
-        objects = {
-            reference: obj
-            for reference in references
-            if (obj := self._find_referenced(reference, case.job)) is not None
+        templates = self._integration.templates
+        found = {
+            reference: self._find_referenced(reference, case.job)
+            for reference in templates.list_references(case.job)
         }
-        missing = tuple(reference for reference in references if reference not in objects)
-        return replace(case, job=self._integration.templates.resolve(case.job, objects), missing=missing)
+        counted = is_elastic(case)
+        defining = {
+            reference: obj
+            for reference, obj in found.items()
+            if counted or self._integration.is_required(reference)
+        }
+        existing = {reference: obj for reference, obj in defining.items() if obj is not None}
+        path = templates.active_object
+        active = None if path is None else value_at(case.job, path)
+        return replace(
+            case,
+            job=templates.resolve(case.job, existing),
+            missing=tuple(reference for reference in defining if reference not in existing),
+            lacks_active_object=any(
+                reference.name == active and obj is None for reference, obj in found.items()
+            ),
+        )
 
     def _find_referenced(self, reference: ObjectReference, job: JsonObject) -> JsonObject | None:
         resource = self._followed.get(reference.kind)

@@ -85,10 +85,7 @@ def stop_without_prebuilt(case: JobCase) -> ActionPlan | None:
 
 
 def stop_child(case: JobCase) -> ActionPlan | None:
-    """Stop a job that runs although its ancestor is not admitted or does not cover its pods.
-
-    After an eviction, a job is deleted if the ancestor's controller neither stops it nor starts it again.
-    """
+    """Stop a job that runs although its ancestor is not admitted or does not cover its pods."""
     if case.ancestor is None or case.job is None:
         return None
     begun = case.integration.lifecycle.is_stop_in_progress(case.job, case.names)
@@ -99,9 +96,6 @@ def stop_child(case: JobCase) -> ActionPlan | None:
     if (difference := case.ancestor.difference) is not None:
         owner = case.ancestor.job
         note += f": its {difference} exceeds that of {owner.get('kind')} {owner['metadata']['name']}"
-    elif case.ancestor.keeps_children and case.ancestor.holds_quota:
-        note = f"{case.names.product} managed child job deleted: its owner is stopped"
-        stopping = plan_of(Delete(case.resource, case.job))
     reports: list[RecordEvent | RecordMetric] = [case.event("Suspended", note)]
     number = _number_of_pods(case) if difference is not None or not case.ancestor.holds_quota else 0
     if number:

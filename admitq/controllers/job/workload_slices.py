@@ -209,12 +209,11 @@ def has_size_of_job(case: JobCase, workload: JsonObject) -> bool:
     return is_elastic(case) and is_comparable(case) and requested_pod_counts(workload) == _job_counts(case)
 
 
-def may_children_run(workloads: Sequence[JsonObject], *, elastic: bool, until_evicted: bool = False) -> bool:
+def may_children_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
     """Whether the objects that a job creates may run, given the unfinished Workloads of the job.
 
     An elastic job keeps running while a larger slice waits, until one of its slices is evicted. The Workload
-    of another job is admitted until its pods have ended. Its controller stops the objects after the eviction,
-    unless they must not run from then on (``until_evicted``).
+    of another job is admitted until its pods have ended. Until then, the objects are stopped with the job.
     """
     if elastic:
         return bool(workloads) and not any(
@@ -223,9 +222,7 @@ def may_children_run(workloads: Sequence[JsonObject], *, elastic: bool, until_ev
     latest = max(
         workloads, key=lambda workload: workload["metadata"].get("creationTimestamp", ""), default=None
     )
-    if latest is None or not is_admitted(latest):
-        return False
-    return not (until_evicted and is_condition_true(latest, ConditionType.EVICTED))
+    return latest is not None and is_admitted(latest)
 
 
 def _job_counts(case: JobCase) -> dict[str, int]:

@@ -31,7 +31,6 @@ from admitq_api.labels import Names
 
 SPEC: Final = ("spec", "rayClusterConfig")
 ACTIVE_CLUSTER: Final = ("status", "activeServiceStatus", "rayClusterName")
-ACTIVE_HEAD: Final = ("status", "activeServiceStatus", "rayClusterStatus", "head")
 PENDING_CLUSTER: Final = ("status", "pendingServiceStatus", "rayClusterName")
 
 
@@ -62,12 +61,11 @@ def compare_child(
 
 
 def is_ready(job: JsonObject) -> bool:
-    """Whether the service is ready for requests.
+    """Whether the condition says that the service is ready for requests.
 
-    The operator leaves the condition at true when the active cluster is deleted, and then reports an empty
-    head of it.
+    The operator leaves it at true when the active cluster is deleted, until it has a new one.
     """
-    return is_condition_true(job, "Ready") and value_at(job, ACTIVE_HEAD) != {}
+    return is_condition_true(job, "Ready")
 
 
 def is_active(job: JsonObject) -> bool:
@@ -108,6 +106,7 @@ RAY_SERVICE = Integration(
         list_references=list_references,
         referenced_kinds=(ray_clusters.CLUSTER_KIND,),
         resolve=ray_clusters.with_clusters,
+        active_object=ACTIVE_CLUSTER,
     ),
     lifecycle=JobLifecycle(
         suspend_path=(*SPEC, "suspend"),

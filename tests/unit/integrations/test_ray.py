@@ -405,15 +405,6 @@ def test_rayservice_is_active_and_ready_by_its_condition(status: str, ready: boo
     assert RAY_SERVICE.find_outcome(job) is None
 
 
-@pytest.mark.parametrize(
-    ("head", "ready"), [({}, False), ({"podName": "s-x7k2p-head"}, True)], ids=["deleted", "exists"]
-)
-def test_rayservice_is_not_ready_when_its_active_cluster_is_deleted(head: Any, ready: bool) -> None:
-    active = {"activeServiceStatus": {"rayClusterName": "s-x7k2p", "rayClusterStatus": {"head": head}}}
-    status = {"conditions": [{"type": "Ready", "status": "True"}], **active}
-    assert RAY_SERVICE.are_pods_ready(ray(RAY_SERVICE, cluster(), status=status)) is ready
-
-
 def test_ray_suspend_field_is_in_spec_or_cluster_spec_of_the_kind() -> None:
     for kind, path in ((RAY_JOB, ("spec",)), (RAY_CLUSTER, ("spec",)), (RAY_SERVICE, SPECS["RayService"])):
         suspended = kind.with_suspend(ray(kind, cluster()), True)

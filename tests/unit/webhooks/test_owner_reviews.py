@@ -7,6 +7,8 @@ import pytest
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD
+from admitq.integrations.kinds.raycluster import RAY_CLUSTER
+from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeLookups, call_webhook
 
 KINDS = (JOB, JOBSET, POD)
@@ -217,3 +219,47 @@ async def test_user_cannot_add_controller_to_pod_with_suspending_parent() -> Non
     answer = await send_review("validate", "Pod", new, old)
     assert answer.message == REJECTION.format("Pod")
     assert (await send_review("validate", "Pod", new, old, user="job-controller")).allowed
+
+
+def ray_object(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    named = {"name": name, "namespace": "team", "uid": f"uid-{name}", **metadata}
+    return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": named, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("service", "cluster", "is_allowed"),
+    [
+        ({"suspend": True}, {}, False),
+        ({"suspend": True}, {"suspend": True}, True),
+        ({"suspend": False}, {}, True),
+        ({"suspend": True, "labels": {}}, {}, True),
+        ({"suspend": True, "uid": "uid-of-another"}, {}, True),
+    ],
+    ids=["suspended", "both suspended", "running", "not queued", "another service of that name"],
+)
+async def test_running_cluster_of_suspended_service_is_refused(
+    service: dict[str, Any], cluster: dict[str, Any], is_allowed: bool
+) -> None:
+    suspend = service.pop("suspend")
+    metadata = {"labels": {QUEUE: "q"}, **service}
+    owner = ray_object("RayService", "s", {"rayClusterConfig": {"suspend": suspend}}, **metadata)
+    reference = {"apiVersion": "ray.io/v1", "kind": "RayService", "name": "s", "uid": "uid-s"}
+    head = {"headGroupSpec": {"template": {"spec": {"containers": CONTAINERS}}}}
+    obj = ray_object(
+        "RayCluster", "s-x7k2p", {**head, **cluster}, ownerReferences=[{**reference, "controller": True}]
+    )
+    kinds = (RAY_SERVICE, RAY_CLUSTER)
+    answer = await call_webhook(
+        "/validate-ray-io-v1-raycluster",
+        obj,
+        lookups=FakeLookups(objects={"RayService/s": owner}),
+        gvk=("ray.io", "v1", "RayCluster"),
+        registered=kinds,
+        integrations=kinds,
+    )
+    assert answer.allowed is is_allowed
+    if not is_allowed:
+        assert answer.message == (
+            "spec.suspend: Invalid value: false: must be true while RayService s is suspended; "
+            "wait until the RayService is admitted"
+        )

@@ -155,13 +155,6 @@ def test_children_of_elastic_job_may_run_while_larger_slice_is_pending(
     assert may_children_run(workloads, elastic=True) is elastic
 
 
-def test_children_that_nobody_else_stops_may_run_until_the_eviction() -> None:
-    evicted = slice_("w", 3, admitted, EVICTED)
-    assert may_children_run([evicted], elastic=False)
-    assert not may_children_run([evicted], elastic=False, until_evicted=True)
-    assert may_children_run([slice_("w", 3, admitted)], elastic=False, until_evicted=True)
-
-
 def rule_context(gates: Mapping[Gate, bool] | None = None) -> RuleContext:
     return RuleContext(NAMES, FeatureGates(gates or {}), is_managed=True)
 

@@ -59,23 +59,6 @@ def test_running_child_of_unadmitted_job_is_suspended_and_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holds_quota", "actions", "note"),
-    [
-        (True, ["delete Job"], "admitq managed child job deleted: its owner is stopped"),
-        (False, ["patch Job"], "admitq managed child job suspended"),
-    ],
-)
-def test_child_that_its_owner_neither_stops_nor_starts_is_deleted_after_an_eviction(
-    holds_quota: bool, actions: list[str], note: str
-) -> None:
-    ancestor = Ancestor(job(), admitted=False, holds_quota=holds_quota, keeps_children=True)
-    plan = plan_for(job({"suspend": False}, labels={}), ancestor=ancestor)
-    assert actions_of(plan) == actions
-    assert events_of(plan) == [("Suspended", note)]
-    assert plan_for(job(labels={}), ancestor=ancestor) == ActionPlan()
-
-
-@pytest.mark.parametrize(
     ("ancestor", "actions", "requeue_after"),
     [
         ({"keeps_children": True}, ["delete Job"], None),
