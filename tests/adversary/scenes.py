@@ -18,7 +18,8 @@ from admitq_api.labels import DEFAULT_GROUP
 from localcluster.waiting import eventually
 from tests.adversary.arena import Arena
 from tests.adversary.calls import Target
-from tests.controlplane.kind_cases import PlayedJob, create_other, load, submit
+from tests.controlplane.kind_cases import load
+from tests.controlplane.played_jobs import PlayedJob, create_other, submit
 
 Targets = Mapping[str, Target]
 Scene = Callable[[Arena, str], Awaitable[Targets]]

@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.kind_cases import (
-    PlayedJob,
-    default_cases,
-    kinds_with_cases,
-)
+from tests.controlplane.kind_cases import default_cases, kinds_with_cases
+from tests.controlplane.played_jobs import PlayedJob
 
 
 def for_kinds_with(story: str) -> Any:

@@ -23,23 +23,17 @@ from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.kind_cases import (
+from tests.controlplane.kind_cases import KINDS, KindCase, differences, in_group, load, path_of, with_changes
+from tests.controlplane.played_jobs import (
     CHECKED,
     HELD,
-    KINDS,
-    KindCase,
     PlayedJob,
     checked_queue,
     create_other,
-    differences,
     has_finalizers,
     held_queue,
-    in_group,
-    load,
     open_queues,
-    path_of,
     submit,
-    with_changes,
 )
 from tests.controlplane.recording import Record, record_versions, sum_of_series
 from tests.controlplane.stage import Stage, condition_of

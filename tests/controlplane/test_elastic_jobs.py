@@ -19,7 +19,8 @@ from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.kind_cases import KindCase, PlayedJob, load, open_queues, path_of, submit
+from tests.controlplane.kind_cases import KindCase, load, path_of
+from tests.controlplane.played_jobs import PlayedJob, open_queues, submit
 from tests.controlplane.pods_of_jobs import hold_pods, succeed_pods
 from tests.controlplane.recording import sum_of_series
 from tests.controlplane.stage import RUN_SECONDS, Stage, controlled_by

@@ -21,18 +21,9 @@ from admitq.runtime.resources import (
 )
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
-from tests.controlplane.kind_cases import (
-    HELD,
-    KINDS,
-    KindCase,
-    differences,
-    held_queue,
-    load,
-    open_queues,
-    path_of,
-    submit,
-)
+from tests.controlplane.kind_cases import KINDS, KindCase, differences, load, path_of
 from tests.controlplane.kind_stories import for_kinds_with, priority_of
+from tests.controlplane.played_jobs import HELD, held_queue, open_queues, submit
 from tests.controlplane.stage import Stage, controlled_by
 from tests.controlplane.tenants import tenant
 

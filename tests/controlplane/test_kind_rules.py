@@ -7,19 +7,9 @@ from functools import partial
 from typing import Any
 
 from admitq.runtime.errors import ApiError
-from tests.controlplane.kind_cases import (
-    HELD,
-    KindCase,
-    Mutation,
-    PlayedJob,
-    Rule,
-    differences,
-    held_queue,
-    open_queues,
-    queue_elsewhere,
-    submit,
-)
+from tests.controlplane.kind_cases import KindCase, Mutation, Rule, differences
 from tests.controlplane.kind_stories import for_kinds_with
+from tests.controlplane.played_jobs import HELD, PlayedJob, held_queue, open_queues, queue_elsewhere, submit
 from tests.controlplane.stage import Stage
 
 

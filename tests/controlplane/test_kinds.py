@@ -15,26 +15,28 @@ from admitq.workloads.transitions import is_reserved
 from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from tests.controlplane.kind_cases import (
-    CHECKED,
     EVERY_KIND,
     FOLDER,
-    HELD,
     KINDS,
     KindCase,
-    PlayedJob,
-    checked_queue,
     default_cases,
     differences,
     file_of,
-    has_finalizers,
-    held_queue,
     kinds_with_cases,
     load,
-    open_queues,
-    submit,
     with_changes,
 )
 from tests.controlplane.kind_stories import for_kinds_with, priority_of
+from tests.controlplane.played_jobs import (
+    CHECKED,
+    HELD,
+    PlayedJob,
+    checked_queue,
+    has_finalizers,
+    held_queue,
+    open_queues,
+    submit,
+)
 from tests.controlplane.stage import Stage, changes_between
 
 STORIES = ("run", "succeed", "fail", "stop", "change", "delete")

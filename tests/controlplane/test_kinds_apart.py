@@ -7,7 +7,8 @@ from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq.workloads.transitions import is_reserved
-from tests.controlplane.kind_cases import create_other, differences, load, open_queues, submit
+from tests.controlplane.kind_cases import differences, load
+from tests.controlplane.played_jobs import create_other, open_queues, submit
 from tests.controlplane.stage import Stage
 
 Definitions = Callable[[Iterable[str]], None]

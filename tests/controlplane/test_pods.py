@@ -15,7 +15,8 @@ from admitq.integrations.pod_shape import compute_role_hash
 from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.resources import PODS
 from localcluster.folders import REPOSITORY
-from tests.controlplane.kind_cases import load, open_queues, submit
+from tests.controlplane.kind_cases import load
+from tests.controlplane.played_jobs import open_queues, submit
 from tests.controlplane.pods import (
     EXIT_CODE,
     gates,

@@ -26,18 +26,9 @@ from localcluster.custom_kinds import configured
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.disabled_webhooks import disabled_webhooks
-from tests.controlplane.kind_cases import (
-    HELD,
-    KindCase,
-    PlayedJob,
-    has_finalizers,
-    held_queue,
-    kinds_with_cases,
-    load,
-    open_queues,
-    submit,
-)
+from tests.controlplane.kind_cases import KindCase, kinds_with_cases, load
 from tests.controlplane.leader_worker_sets import LWS, create_group_pods
+from tests.controlplane.played_jobs import HELD, PlayedJob, has_finalizers, held_queue, open_queues, submit
 from tests.controlplane.pods import gates, group, pod, until_phases
 from tests.controlplane.recording import Record, record_versions
 from tests.controlplane.stage import Stage, condition_of, run_concurrently

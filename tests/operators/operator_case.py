@@ -18,7 +18,8 @@ from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import operator_builds, operator_table
 from localcluster.waiting import eventually
-from tests.controlplane.kind_cases import KINDS, KindCase, PlayedJob, PodSetCase, in_group, load, with_changes
+from tests.controlplane.kind_cases import KINDS, KindCase, PodSetCase, in_group, load, with_changes
+from tests.controlplane.played_jobs import PlayedJob
 from tests.controlplane.stage import Stage, condition_of
 
 FOLDER = Path(__file__).parent / "cases"

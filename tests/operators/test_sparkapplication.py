@@ -10,7 +10,7 @@ from admitq.runtime.resources import JOBS, PODS
 from admitq.workloads.transitions import is_reserved
 from admitq_api.json_objects import value_at
 from admitq_api.quantity import parse_quantity
-from tests.controlplane.kind_cases import create_other
+from tests.controlplane.played_jobs import create_other
 from tests.controlplane.stage import Stage, condition_of
 from tests.operators.operator_case import End, OperatedJob, OperatorCase, submit, uids_of, with_sample
 from tests.operators.test_stories import (

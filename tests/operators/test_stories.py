@@ -14,7 +14,8 @@ from admitq.runtime.resources import JOBS
 from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
-from tests.controlplane.kind_cases import create_other, differences, path_of
+from tests.controlplane.kind_cases import differences, path_of
+from tests.controlplane.played_jobs import create_other
 from tests.controlplane.stage import Stage, condition_of
 from tests.operators.operator_case import (
     QUEUE,

@@ -8,7 +8,8 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
-from tests.controlplane.kind_cases import create_other, load, with_changes
+from tests.controlplane.kind_cases import load, with_changes
+from tests.controlplane.played_jobs import create_other
 from tests.controlplane.stage import Stage
 from tests.operators.operator_case import End, OperatedJob, OperatorCase, submit, with_manifest
 from tests.operators.places import GPU
