@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from admitq.integrations.base import Integration, OwnerKind, ReferencedKind
+from admitq.integrations.base import Integration
 from admitq.integrations.ownership import get_controller, is_group_workload
+from admitq.integrations.references import OwnerKind, ReferencedKind
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
 from admitq.runtime.store import Index, Key

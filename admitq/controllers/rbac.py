@@ -12,7 +12,8 @@ from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.pods.elastic_pods import ELASTIC_PODS
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.watches import PROVISIONING
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import Integration
+from admitq.integrations.references import OwnerKind
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import (
     LIMIT_RANGES,

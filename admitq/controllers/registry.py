@@ -24,7 +24,7 @@ from admitq.controllers.queues.refused_jobs import RefusedJobs
 from admitq.controllers.queues.watches import queue_controllers
 from admitq.controllers.serving.controller import ServingController
 from admitq.controllers.workload.watches import workload_controller
-from admitq.integrations.base import OwnerKind
+from admitq.integrations.references import OwnerKind
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Index

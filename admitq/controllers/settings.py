@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Final
 
 from admitq.core.model import LabelSelector
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import Integration
+from admitq.integrations.references import OwnerKind
 from admitq.integrations.workload_names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
 from admitq.metrics.custom_labels import MetadataKey, metadata_copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces

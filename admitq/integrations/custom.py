@@ -13,7 +13,6 @@ from admitq.integrations.base import (
     JobLifecycle,
     JobOutcome,
     KindOwnership,
-    OwnerKind,
     PodSetTemplate,
     PodTemplates,
     Scaling,
@@ -22,6 +21,7 @@ from admitq.integrations.base import (
 from admitq.integrations.job_fields import count_pods, find_condition
 from admitq.integrations.list_paths import get_element_path, list_element_indexes
 from admitq.integrations.pod_templates import clean_pod_template
+from admitq.integrations.references import OwnerKind
 from admitq.integrations.registry import load_integrations, select_enabled
 from admitq_api.configuration import Configuration, ConfigurationError
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, OutcomeSign, StatusSign

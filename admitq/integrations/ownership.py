@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from admitq.integrations.base import ChildDifference, Integration, OwnerKind
+from admitq.integrations.base import ChildDifference, Integration
+from admitq.integrations.references import OwnerKind
 from admitq.integrations.workload_names import MAX_LABEL_LENGTH
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names

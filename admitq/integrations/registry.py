@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from admitq.integrations.base import Integration, OwnerKind, ReferencedKind
+from admitq.integrations.base import Integration
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
 from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
@@ -19,6 +19,7 @@ from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from admitq.integrations.references import OwnerKind, ReferencedKind
 from admitq_api.entry_points import list_installed_kinds
 from admitq_api.feature_gates import FeatureGates
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 from admitq.core.events import Event
-from admitq.integrations.base import Integration, ObjectReference, ReferencedKind
+from admitq.integrations.base import Integration
+from admitq.integrations.references import ObjectReference, ReferencedKind
 from admitq.integrations.registry import find_referenced_kind, load_integrations
 from admitq.simulator.api_server import store
 from admitq.simulator.documents import Document, FieldPath, field_path, without_nulls

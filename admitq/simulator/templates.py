@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from admitq.core.model import ObjectKey, Workload
-from admitq.integrations.base import Integration, ObjectReference, PodSetTemplate, RuleContext
+from admitq.integrations.base import Integration, PodSetTemplate, RuleContext
+from admitq.integrations.references import ObjectReference
 from admitq.integrations.workload_names import MAX_NAME_LENGTH
 from admitq.metrics.custom_labels import MetadataKey
 from admitq.simulator.documents import FieldPath, field_path

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import Integration
 from admitq.integrations.ownership import get_controller
+from admitq.integrations.references import OwnerKind
 from admitq.serving.access_reviews import Access
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, value_at

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from admitq.core.model import LabelSelector
 from admitq.core.selectors import matches
-from admitq.integrations.base import Integration, OwnerKind, RuleContext
+from admitq.integrations.base import Integration, RuleContext
 from admitq.integrations.ownership import get_queue_name
+from admitq.integrations.references import OwnerKind
 from admitq.translate.selectors import select_managed_namespaces
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates

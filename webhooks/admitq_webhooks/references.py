@@ -1,6 +1,7 @@
 """Lookups of the objects to which a job refers and that describe its pods."""
 
-from admitq.integrations.base import Integration, ObjectReference
+from admitq.integrations.base import Integration
+from admitq.integrations.references import ObjectReference
 from admitq_api.json_objects import JsonObject
 from admitq_webhooks.lookups import ClusterLookups
 

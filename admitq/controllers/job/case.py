@@ -18,15 +18,9 @@ from admitq.controllers.plan import (
 from admitq.controllers.pods.remaining_pods import RemainingPods
 from admitq.controllers.settings import ControllerSettings, WorkloadConventions
 from admitq.core.model import Instant
-from admitq.integrations.base import (
-    ChildDifference,
-    Composition,
-    Integration,
-    ObjectReference,
-    get_group_name,
-    list_members,
-)
+from admitq.integrations.base import ChildDifference, Composition, Integration, get_group_name, list_members
 from admitq.integrations.ownership import get_queue_name, is_controlled_by
+from admitq.integrations.references import ObjectReference
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import Resource
 from admitq.workloads.transitions import StatusTransition

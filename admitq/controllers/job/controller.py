@@ -23,7 +23,7 @@ from admitq.controllers.plan import ActionPlan
 from admitq.controllers.pods.remaining_pods_finder import RemainingPodsFinder
 from admitq.controllers.stale_stores import STALE_STORE_RETRY_SECONDS
 from admitq.core.selectors import selects_namespace
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import Integration
 from admitq.integrations.ownership import (
     NestedTooDeep,
     OwnerMissing,
@@ -31,6 +31,7 @@ from admitq.integrations.ownership import (
     is_group_workload,
     is_served_workload,
 )
+from admitq.integrations.references import OwnerKind
 from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import NAMESPACES

@@ -11,8 +11,9 @@ from typing import Final
 
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import followed_resource, resource_of
-from admitq.integrations.base import Integration, ObjectReference, OwnerKind
+from admitq.integrations.base import Integration
 from admitq.integrations.ownership import Owner
+from admitq.integrations.references import ObjectReference, OwnerKind
 from admitq.process.logs import logger
 from admitq.runtime.discovery import find_resource_of_kind
 from admitq.runtime.errors import ApiError

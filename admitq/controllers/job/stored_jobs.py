@@ -18,8 +18,9 @@ from admitq.controllers.indexes import (
 from admitq.controllers.job import members
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.workload_slices import is_elastic
-from admitq.integrations.base import Composition, CompositionOptions, Integration, ObjectReference, OwnerKind
+from admitq.integrations.base import Composition, CompositionOptions, Integration
 from admitq.integrations.ownership import is_controlled_by, is_served_workload
+from admitq.integrations.references import ObjectReference, OwnerKind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store

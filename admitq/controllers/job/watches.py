@@ -24,8 +24,9 @@ from admitq.controllers.indexes import (
 )
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.key_maps import LABELS, SPEC, differs, iterate_states
-from admitq.integrations.base import Integration, ReferencedKind
+from admitq.integrations.base import Integration
 from admitq.integrations.ownership import MAX_OWNER_DEPTH, get_controller, is_group_workload
+from admitq.integrations.references import ReferencedKind
 from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Key, ObjectChange
 from admitq.workloads.transitions import is_admitted, is_condition_true

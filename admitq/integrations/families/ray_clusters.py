@@ -13,14 +13,12 @@ from admitq.integrations.base import (
     MAX_POD_SETS,
     ChildDifference,
     ElasticityCheck,
-    ObjectReference,
-    OwnerKind,
     PodSetTemplate,
-    ReferencedKind,
     RuleContext,
     get_generation,
 )
 from admitq.integrations.children import PodsOfTemplate, compare_pods, find_first_difference, get_name
+from admitq.integrations.references import ObjectReference, OwnerKind, ReferencedKind
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import (

@@ -17,7 +17,6 @@ from admitq.integrations.base import (
     KindOwnership,
     KindWatch,
     KindWebhook,
-    OwnerKind,
     RuleContext,
     Scaling,
 )
@@ -25,6 +24,7 @@ from admitq.integrations.families import pod_groups, pods
 from admitq.integrations.families.pod_cache import trim_pod
 from admitq.integrations.ownership import list_prebuilt_names
 from admitq.integrations.pod_shape import compute_role_hash
+from admitq.integrations.references import OwnerKind
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, FieldError, select_new_errors
 from admitq_api.json_objects import JsonObject, value_at, with_value

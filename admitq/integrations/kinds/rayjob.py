@@ -16,7 +16,6 @@ from admitq.integrations.base import (
     JobOutcome,
     KindOwnership,
     KindWebhook,
-    ObjectReference,
     PodSetTemplate,
     PodTemplates,
     RuleContext,
@@ -25,6 +24,7 @@ from admitq.integrations.base import (
 from admitq.integrations.children import PodsOfTemplate, compare_pods, get_name
 from admitq.integrations.families import managed_job_rules, ray_clusters
 from admitq.integrations.families.batch_jobs import count_parallel_pods
+from admitq.integrations.references import ObjectReference
 from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import JsonObject, as_text, object_at, value_at, without_value
 from admitq_api.labels import Names

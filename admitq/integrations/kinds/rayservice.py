@@ -15,7 +15,6 @@ from admitq.integrations.base import (
     JobLifecycle,
     KindOwnership,
     KindWebhook,
-    ObjectReference,
     PodSetTemplate,
     PodTemplates,
     RuleContext,
@@ -25,6 +24,7 @@ from admitq.integrations.base import (
 from admitq.integrations.children import get_name
 from admitq.integrations.families import managed_job_rules, ray_clusters
 from admitq.integrations.job_fields import is_condition_true
+from admitq.integrations.references import ObjectReference
 from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names

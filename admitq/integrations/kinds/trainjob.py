@@ -19,18 +19,16 @@ from admitq.integrations.base import (
     JobOutcome,
     KindOwnership,
     KindWebhook,
-    ObjectReference,
-    OwnerKind,
     PatchStep,
     PodSetTemplate,
     PodTemplates,
-    ReferencedKind,
     RuleContext,
     Scaling,
 )
 from admitq.integrations.children import get_name
 from admitq.integrations.families import replicated_jobs, runtime_patches
 from admitq.integrations.job_fields import find_end
+from admitq.integrations.references import ObjectReference, OwnerKind, ReferencedKind
 from admitq_api.json_objects import (
     JsonObject,
     as_int,

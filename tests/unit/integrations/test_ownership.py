@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import ChildDifference, Integration, OwnerKind, accept_every_child
+from admitq.integrations.base import ChildDifference, Integration, accept_every_child
 from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
@@ -18,6 +18,7 @@ from admitq.integrations.ownership import (
     OwnerMissing,
     is_controlled_by,
 )
+from admitq.integrations.references import OwnerKind
 from admitq_api.labels import names_for
 
 NAMES = names_for()

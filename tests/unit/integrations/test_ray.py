@@ -6,13 +6,13 @@ from admitq.integrations.base import (
     KUEUE_MULTIKUEUE_CONTROLLER,
     Integration,
     JobOutcome,
-    ObjectReference,
     PodSetTemplate,
     RuleContext,
 )
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
+from admitq.integrations.references import ObjectReference
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.json_objects import FieldPath, create_merge_patch, value_at, with_value
 from admitq_api.labels import names_for

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import JobOutcome, ObjectReference, OwnerKind, RuleContext
+from admitq.integrations.base import JobOutcome, RuleContext
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from admitq.integrations.references import ObjectReference, OwnerKind
 from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate_job

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from admitq.integrations.base import OwnerKind
+from admitq.integrations.references import OwnerKind
 from tests.unit.webhooks.support import (
     NAMES,
     QUEUE,

@@ -9,8 +9,8 @@ import pytest
 
 from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owner_lookup import OwnerLookup
-from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.references import OwnerKind
 from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.resources import JOBS, NAMESPACES

@@ -10,11 +10,12 @@ from admitq.controllers import registry
 from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owner_lookup import CACHE_SECONDS, MAX_CACHED_OWNERS, OwnerLookup
-from admitq.integrations.base import OwnerKind, accept_every_child
+from admitq.integrations.base import accept_every_child
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq.integrations.ownership import Owner
+from admitq.integrations.references import OwnerKind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, REPLICA_SETS, Resource
 from admitq.runtime.store import Key, ObjectChange

@@ -3,7 +3,7 @@
 import pytest
 
 from admitq.controllers.job.controller import start_admitted
-from admitq.integrations.base import OwnerKind
+from admitq.integrations.references import OwnerKind
 from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
