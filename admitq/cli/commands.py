@@ -4,9 +4,10 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from admitq.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, print_document
 from admitq.cli.processes import (
@@ -20,8 +21,28 @@ from admitq.cli.processes import (
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_api.version import VERSION
 
+
+class CommandGroup(TyperGroup):
+    """A group with commands of two words: ``simulate compare`` is a command besides ``simulate``.
+
+    So ``simulate`` keeps its arguments, which a group of commands could not have.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command of the first two words if there is one, else that of the first word."""
+        name = " ".join(args[:2])
+        if len(args) > 1 and name in self.commands:
+            return name, self.commands[name], args[2:]
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return completions of one word: the second word is completed after the first."""
+        return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
+
+
 application = typer.Typer(
     name="admitq",
+    cls=CommandGroup,
     help="A job queue manager for Kubernetes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -200,6 +221,29 @@ def _complete_file(incomplete: str) -> Iterator[str]:
     return complete_file(incomplete)
 
 
+def _complete_file_or_command(incomplete: str) -> Iterator[str]:
+    yield from (word for word in ("compare",) if word.startswith(incomplete))
+    yield from _complete_file(incomplete)
+
+
+UntilOption = Annotated[
+    str | None,
+    typer.Option("--until", help="When to stop, on the simulated clock: 90m.", metavar="DURATION"),
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", help="Random seed; overrides the scenario's.", metavar="NUMBER"),
+]
+PlotsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--plots",
+        help="Write plots as SVG files into this folder; needs the extra admitq[plots].",
+        metavar="FOLDER",
+    ),
+]
+
+
 @application.command()
 def simulate(
     files: Annotated[
@@ -207,7 +251,7 @@ def simulate(
         typer.Argument(
             help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
             metavar="FILE…",
-            autocompletion=_complete_file,
+            autocompletion=_complete_file_or_command,
             show_default=False,
         ),
     ] = None,
@@ -216,14 +260,8 @@ def simulate(
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
     as_json: JsonOption = False,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", help="When to stop, on the simulated clock: 90m.", metavar="DURATION"),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Random seed; overrides the scenario's.", metavar="NUMBER"),
-    ] = None,
+    until: UntilOption = None,
+    seed: SeedOption = None,
     timeline: Annotated[
         Path | None,
         typer.Option(
@@ -232,14 +270,7 @@ def simulate(
             metavar="FILE",
         ),
     ] = None,
-    plots: Annotated[
-        Path | None,
-        typer.Option(
-            "--plots",
-            help="Write plots as SVG files into this folder; needs the extra admitq[plots].",
-            metavar="FOLDER",
-        ),
-    ] = None,
+    plots: PlotsOption = None,
 ) -> None:
     """Simulate queues on a virtual clock and report waits, use, borrowing and preemptions.
 
@@ -256,6 +287,42 @@ def simulate(
     if not files:
         raise typer.BadParameter("give a file or a shipped scenario, or --list", param_hint="FILE…")
     raise typer.Exit(run(files, output=chosen, until=until, seed=seed, timeline=timeline, plots=plots))
+
+
+@application.command("simulate compare")
+def compare(
+    first: Annotated[
+        str,
+        typer.Argument(
+            help="YAML file with a Scenario and manifests, or the name of a shipped scenario.",
+            metavar="A",
+            autocompletion=_complete_file,
+        ),
+    ],
+    second: Annotated[
+        str,
+        typer.Argument(
+            help="The same, or a file without a Scenario: its objects replace those of the same name in A.",
+            metavar="B",
+            autocompletion=_complete_file,
+        ),
+    ],
+    output: OutputOption = OutputFormat.TABLE,
+    as_json: JsonOption = False,
+    until: UntilOption = None,
+    seed: SeedOption = None,
+    plots: PlotsOption = None,
+) -> None:
+    """Simulate two settings with the same jobs, and compare waits, use, preemptions and fairness.
+
+    Both runs have the random seed of A. The report says how many jobs differ. The exit status is 0 when both
+    runs have ended, 1 when workloads are pending in one that nothing can admit any more, and 2 when the
+    arguments or files cannot be used.
+    """
+    from admitq.cli.simulate import compare as run
+
+    chosen = chosen_format(output, as_json=as_json)
+    raise typer.Exit(run(first, second, output=chosen, until=until, seed=seed, plots=plots))
 
 
 class Origin(StrEnum):

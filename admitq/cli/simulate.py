@@ -5,11 +5,12 @@ only where it is used.
 """
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -30,6 +31,9 @@ from admitq.simulator.documents import Place, Problem
 from admitq.simulator.run import Ending
 from admitq.simulator.schema import nanoseconds
 from admitq.simulator.timeline import Timeline, TimelineType, timeline_type
+
+if TYPE_CHECKING:
+    from admitq.simulator.comparison import Comparison
 
 
 class ExitCode(IntEnum):
@@ -81,13 +85,65 @@ def simulate(
             _run(simulation, plan)
             result = report(simulation)
         if plots is not None:
-            _write_plots(simulation, plots)
+            from admitq.simulator.charts import charts
+
+            _write_plots(charts(simulation), plots)
     except InputError as error:
-        for problem in error.problems:
-            typer.echo(f"admitq simulate: {problem}", err=True)
-        return ExitCode.UNUSABLE
+        return _refuse("simulate", error)
     _print_report(result, output)
     return ExitCode.STUCK if result.ending is Ending.STUCK else ExitCode.DONE
+
+
+def compare(
+    first: str,
+    second: str,
+    *,
+    output: OutputFormat = OutputFormat.TABLE,
+    until: str | None = None,
+    seed: int | None = None,
+    plots: Path | None = None,
+) -> ExitCode:
+    """Run two simulations and print the differences.
+
+    Args:
+        first: a path, or the name of a shipped scenario.
+        second: the same, or a file with only the objects that change.
+        output: how the comparison is printed.
+        until: when to stop both runs, as a duration.
+        seed: the random seed of both runs, instead of the first scenario's.
+        plots: the folder for plots.
+    """
+    from admitq.simulator.comparison import JobRecord, compare_jobs, read_both
+    from admitq.simulator.comparison import compare as compare_runs
+
+    reduce_collections()
+    try:
+        end = None if until is None else _parse_until(until)
+        if plots is not None:
+            _require_plots()
+        plans = read_both([_find_file(first)], [_find_file(second)], seed=seed, until=end)
+        if plots is not None:
+            _create_folder(plots)
+        records = (JobRecord(), JobRecord())
+        a, b = (Simulation(plan, record) for plan, record in zip(plans, records, strict=True))
+        for simulation in (a, b):
+            _run(simulation, simulation.plan)
+        result = compare_runs(a, b, compare_jobs(*records))
+        if plots is not None:
+            from admitq.simulator.comparison_charts import comparison_charts
+
+            _write_plots(comparison_charts(a, b), plots)
+    except InputError as error:
+        return _refuse("simulate compare", error)
+    _print_comparison(result, output)
+    stuck = Ending.STUCK in {result.a.ending, result.b.ending}
+    return ExitCode.STUCK if stuck else ExitCode.DONE
+
+
+def _refuse(command: str, error: InputError) -> ExitCode:
+    for problem in error.problems:
+        typer.echo(f"admitq {command}: {problem}", err=True)
+    return ExitCode.UNUSABLE
 
 
 def list_scenarios(output: OutputFormat) -> None:
@@ -172,11 +228,11 @@ def _create_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _write_plots(simulation: Simulation, folder: Path) -> None:
+def _write_plots(charts_by_name: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     from admitq.simulator.plots import write_plots
 
     with _reporting_files("--plots", folder):
-        write_plots(simulation, folder)
+        write_plots(charts_by_name, folder)
 
 
 @contextmanager
@@ -215,3 +271,17 @@ def _print_report(result: Report, output: OutputFormat) -> None:
             from admitq.simulator.table import print_report_tables
 
             print_report_tables(result, Console())
+
+
+def _print_comparison(result: "Comparison", output: OutputFormat) -> None:
+    match output:
+        case OutputFormat.JSON:
+            typer.echo(result.to_json(), nl=False)
+        case OutputFormat.YAML:
+            print_document(result.to_dict(), output)
+        case OutputFormat.TABLE:
+            from rich.console import Console
+
+            from admitq.simulator.comparison_table import print_comparison_tables
+
+            print_comparison_tables(result, Console())

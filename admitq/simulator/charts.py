@@ -20,13 +20,13 @@ Specification = Mapping[str, Any]
 """A chart in the Vega-Lite language, version 6."""
 
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
-_WIDTH: Final = 760
+WIDTH: Final = 760
 _PANEL_HEIGHT: Final = 110
-_HEIGHT: Final = 240
+HEIGHT: Final = 240
 
 _MAX_PANELS: Final = 6
 """With more ClusterQueues than this, one panel shows the sum of all."""
-_MAX_LINES: Final = 7
+MAX_LINES: Final = 7
 """With more ClusterQueues, LocalQueues or classes than this, a chart shows sums."""
 _MAX_POINTS: Final = 400
 """The maximum number of points of a distribution curve: more would not be visible."""
@@ -117,7 +117,7 @@ def chart(title: str, description: str, **parts: Any) -> Specification:
 # --- the time axis --------------------------------------------------------------------------------
 
 
-class _TimeAxis(NamedTuple):
+class TimeAxis(NamedTuple):
     """The time axis of a chart: from 0 to the end of the run, in a unit that suits its length."""
 
     end: int
@@ -143,47 +143,55 @@ class _TimeAxis(NamedTuple):
         }
 
 
-def _time_axis(simulation: Simulation) -> _TimeAxis:
+def _end(simulation: Simulation) -> int:
     measures = simulation.measures
-    end = max(1, simulation.now if simulation.workloads.unfinished else measures.last_end)
+    return max(1, simulation.now if simulation.workloads.unfinished else measures.last_end)
+
+
+def time_axis(simulation: Simulation, *others: Simulation) -> TimeAxis:
+    """Return the time axis of a run, in a unit that suits the longest run of a chart."""
+    measures = simulation.measures
+    end = _end(simulation)
     measures.grid.reach(end - 1)
     width = measures.grid.width
+    longest = max(map(_end, (simulation, *others)))
     unit, unit_seconds = next(
-        ((name, size) for name, size in _TIME_UNITS if end / SECOND >= _MIN_UNITS * size), _TIME_UNITS[-1]
+        ((name, size) for name, size in _TIME_UNITS if longest / SECOND >= _MIN_UNITS * size), _TIME_UNITS[-1]
     )
     starts = [index * width / SECOND / unit_seconds for index in range(-(-end // width))]
-    return _TimeAxis(end, unit, unit_seconds, starts)
+    return TimeAxis(end, unit, unit_seconds, starts)
 
 
-def _values(level: Level | None, axis: _TimeAxis, resource: str = "") -> list[float]:
+def level_values(level: Level | None, axis: TimeAxis, resource: str = "") -> list[float]:
     """Return the values of a level in each bucket, in the resource's own unit."""
     if level is None:
         return [0.0] * len(axis.starts)
     return [natural(resource, value) for value in level.bucket_means(axis.end)]
 
 
-def _sum(levels: Iterable[Level], axis: _TimeAxis, resource: str = "") -> list[float]:
+def sum_levels(levels: Iterable[Level], axis: TimeAxis, resource: str = "") -> list[float]:
+    """Return the sums of levels in each bucket, in the resource's own unit."""
     total = [0.0] * len(axis.starts)
     for level in levels:
-        total = [a + b for a, b in zip(total, _values(level, axis, resource), strict=True)]
+        total = [a + b for a, b in zip(total, level_values(level, axis, resource), strict=True)]
     return total
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
     """Return the value with six significant digits, which is more than a chart can show."""
     return round(value, 6 - ceil(log10(abs(value)))) if value else 0.0
 
 
-def _steps(axis: _TimeAxis, *columns: Sequence[float]) -> Iterator[tuple[float, ...]]:
+def steps(axis: TimeAxis, *columns: Sequence[float]) -> Iterator[tuple[float, ...]]:
     """Return rows of a time and a value for each column, without rows that are equal to the row before."""
     last: tuple[float, ...] = ()
     for time, *values in zip(axis.starts, *columns, strict=True):
-        row = tuple(map(_rounded, values))
+        row = tuple(map(rounded, values))
         if row != last:
-            yield (_rounded(time), *row)
+            yield (rounded(time), *row)
             last = row
     if last:
-        yield (_rounded(axis.length), *last)
+        yield (rounded(axis.length), *last)
 
 
 # --- use ------------------------------------------------------------------------------------------
@@ -205,13 +213,13 @@ class _Panel(NamedTuple):
 
 def use_chart(simulation: Simulation, pair: FlavorResource) -> Specification:
     """Return the chart of a flavor's resource: use by each ClusterQueue, its quota, and what it borrows."""
-    axis = _time_axis(simulation)
+    axis = time_axis(simulation)
     panels = _panels(simulation.measures, pair, axis)
-    unit, size = _amount_unit(pair.resource, max(panel.peak for panel in panels))
+    unit, size = amount_unit(pair.resource, max(panel.peak for panel in panels))
     rows = [
         {"queue": panel.name, "time": time, "own": own, "use": use, "quota": quota}
         for panel in panels
-        for time, own, use, quota in _steps(
+        for time, own, use, quota in steps(
             axis,
             [(use - borrowed) / size for use, borrowed in zip(panel.use, panel.borrowed, strict=True)],
             [use / size for use in panel.use],
@@ -225,12 +233,12 @@ def use_chart(simulation: Simulation, pair: FlavorResource) -> Specification:
         data={"values": rows},
         facet={"field": "queue", "type": "nominal", "sort": [panel.name for panel in panels]},
         columns=1,
-        spec={"width": _WIDTH, "height": _PANEL_HEIGHT, "layer": [*_use_layers(panels, axis, y_title)]},
+        spec={"width": WIDTH, "height": _PANEL_HEIGHT, "layer": [*_use_layers(panels, axis, y_title)]},
         spacing=14,
     )
 
 
-def _use_layers(panels: Sequence[_Panel], axis: _TimeAxis, y_title: str) -> Iterator[Specification]:
+def _use_layers(panels: Sequence[_Panel], axis: TimeAxis, y_title: str) -> Iterator[Specification]:
     """Return the layers of a use chart. Empty layers are omitted, also from the legend."""
     x = axis.encoding()
     y = {"type": "quantitative", "title": y_title, "axis": {"tickCount": 4}}
@@ -259,7 +267,7 @@ def _use_layers(panels: Sequence[_Panel], axis: _TimeAxis, y_title: str) -> Iter
         }
 
 
-def _panels(measures: Measures, pair: FlavorResource, axis: _TimeAxis) -> list[_Panel]:
+def _panels(measures: Measures, pair: FlavorResource, axis: TimeAxis) -> list[_Panel]:
     """Return a panel for each ClusterQueue that uses or has quota of the resource, or one for their sum."""
     meters = [
         meter for _, meter in sorted(measures.queues.items()) if pair in meter.uses or pair in meter.quotas
@@ -268,16 +276,18 @@ def _panels(measures: Measures, pair: FlavorResource, axis: _TimeAxis) -> list[_
         return [
             _Panel(
                 f"{len(meters)} ClusterQueues together",
-                _values(measures.uses.get(pair), axis, pair.resource),
-                _sum((meter.borrows[pair] for meter in meters if pair in meter.borrows), axis, pair.resource),
-                _values(measures.quotas.get(pair), axis, pair.resource),
+                level_values(measures.uses.get(pair), axis, pair.resource),
+                sum_levels(
+                    (meter.borrows[pair] for meter in meters if pair in meter.borrows), axis, pair.resource
+                ),
+                level_values(measures.quotas.get(pair), axis, pair.resource),
             )
         ]
     return [
         _Panel(
             meter.spec.name,
             *(
-                _values(levels.get(pair), axis, pair.resource)
+                level_values(levels.get(pair), axis, pair.resource)
                 for levels in (meter.uses, meter.borrows, meter.quotas)
             ),
         )
@@ -285,7 +295,7 @@ def _panels(measures: Measures, pair: FlavorResource, axis: _TimeAxis) -> list[_
     ]
 
 
-def _amount_unit(resource: str, peak: float) -> tuple[str, float]:
+def amount_unit(resource: str, peak: float) -> tuple[str, float]:
     """Return the unit of an axis, and its size in the resource's own unit."""
     if resource == "cpu":
         return "cores", 1
@@ -308,20 +318,32 @@ def _use_description(measures: Measures, pair: FlavorResource, *, summed: bool) 
 
 def queue_depth_chart(simulation: Simulation) -> Specification:
     """Return the chart of how many workloads wait in each ClusterQueue."""
-    axis = _time_axis(simulation)
-    lines = dict(_depths(simulation.measures, axis))
-    deepest = max((max(values, default=0.0) for values in lines.values()), default=0.0)
+    axis = time_axis(simulation)
+    lines = {name: (axis, values) for name, values in _depths(simulation.measures, axis)}
+    return depth_lines(f"{simulation.plan.name}: workloads waiting", "by ClusterQueue", lines)
+
+
+def depth_lines(title: str, by: str, lines: Mapping[str, tuple[TimeAxis, Sequence[float]]]) -> Specification:
+    """Return a chart of how many workloads wait.
+
+    Args:
+        title: the title.
+        by: what has one line each, for the description.
+        lines: the time axis and the values of each line, by name.
+    """
+    deepest = max((max(values, default=0.0) for _, values in lines.values()), default=0.0)
+    axis = max((axis for axis, _ in lines.values()), key=lambda axis: axis.end)
     rows = [
         {"queue": name, "time": time, "waiting": waiting}
-        for name, values in lines.items()
-        for time, waiting in _steps(axis, values)
+        for name, (line_axis, values) in lines.items()
+        for time, waiting in steps(line_axis, values)
     ]
     return chart(
-        f"{simulation.plan.name}: workloads waiting",
-        "Line chart over time: the number of workloads that wait for admission, by ClusterQueue. "
+        title,
+        f"Line chart over time: the number of workloads that wait for admission, {by}. "
         f"The most that a line shows is {deepest:.0f}.",
-        width=_WIDTH,
-        height=_HEIGHT,
+        width=WIDTH,
+        height=HEIGHT,
         data={"values": rows},
         mark={"type": "line", "interpolate": "step-after", "strokeWidth": 1.8},
         encoding={
@@ -333,12 +355,13 @@ def queue_depth_chart(simulation: Simulation) -> Specification:
                 "scale": {"domain": [0, max(1, ceil(deepest))], "nice": 5},
                 "axis": {"tickMinStep": 1, "tickCount": 5},
             },
-            "color": _line_colour("queue", lines),
+            "color": line_colour("queue", lines),
         },
     )
 
 
-def _line_colour(field: str, names: Iterable[str]) -> Specification:
+def line_colour(field: str, names: Iterable[str]) -> Specification:
+    """Return the colour channel of lines, one colour for each name."""
     listed = list(names)
     return {
         "field": field,
@@ -348,14 +371,14 @@ def _line_colour(field: str, names: Iterable[str]) -> Specification:
     }
 
 
-def _depths(measures: Measures, axis: _TimeAxis) -> Iterator[tuple[str, list[float]]]:
+def _depths(measures: Measures, axis: TimeAxis) -> Iterator[tuple[str, list[float]]]:
     """Return a line for each ClusterQueue; for many, for their sum and for the three longest queues."""
     meters = [meter for _, meter in sorted(measures.queues.items())]
-    if len(meters) > _MAX_LINES:
-        yield f"{len(meters)} ClusterQueues together", _sum((meter.waiting for meter in meters), axis)
+    if len(meters) > MAX_LINES:
+        yield f"{len(meters)} ClusterQueues together", sum_levels((meter.waiting for meter in meters), axis)
         meters = sorted(meters, key=lambda meter: (-meter.waiting.integral, meter.spec.name))[:3]
     for meter in meters:
-        yield meter.spec.name, _values(meter.waiting, axis)
+        yield meter.spec.name, level_values(meter.waiting, axis)
 
 
 # --- waits ----------------------------------------------------------------------------------------
@@ -363,7 +386,18 @@ def _depths(measures: Measures, axis: _TimeAxis) -> Iterator[tuple[str, list[flo
 
 def waits_chart(simulation: Simulation) -> Specification:
     """Return the chart of waits: for each duration, the share of workloads that waited no longer."""
-    groups = _groups(simulation.measures)
+    return waits_lines(
+        f"{simulation.plan.name}: time from submission to admission", _groups(simulation.measures)
+    )
+
+
+def waits_lines(title: str, groups: Mapping[str, Sequence[int]]) -> Specification:
+    """Return a chart of the distributions of waits.
+
+    Args:
+        title: the title.
+        groups: the sorted waits of each line in nanoseconds, by name.
+    """
     low, high = _duration_range(groups)
     rows = [
         {"group": name, "wait": wait, "share": share}
@@ -376,10 +410,10 @@ def waits_chart(simulation: Simulation) -> Specification:
         if waits
     )
     return chart(
-        f"{simulation.plan.name}: time from submission to admission",
+        title,
         f"Cumulative distribution of waits on a logarithmic axis. {medians}",
-        width=_WIDTH,
-        height=_HEIGHT,
+        width=WIDTH,
+        height=HEIGHT,
         data={"values": rows},
         mark={"type": "line", "interpolate": "step-after", "strokeWidth": 1.8},
         encoding={
@@ -400,7 +434,7 @@ def waits_chart(simulation: Simulation) -> Specification:
                 "scale": {"domain": [0, 1]},
                 "axis": {"format": "%", "values": [0, 0.25, 0.5, 0.75, 1]},
             },
-            "color": _line_colour("group", groups),
+            "color": line_colour("group", groups),
         },
     )
 
@@ -413,7 +447,7 @@ def _groups(measures: Measures) -> dict[str, list[int]]:
 
     by_queue = {str(key): passage for key, passage in sorted(measures.by_queue.items())}
     for passages in (measures.by_class, by_queue):
-        if 1 < len(passages) <= _MAX_LINES:
+        if 1 < len(passages) <= MAX_LINES:
             return sorted_waits(passages)
     return sorted_waits({"all workloads": measures.all})
 
@@ -436,5 +470,5 @@ def _distribution(waits: Sequence[int], low: float, high: float) -> Iterator[tup
     count = len(waits)
     yield low, 0.0
     for rank in sorted({round(index * (count - 1) / _MAX_POINTS) for index in range(_MAX_POINTS + 1)}):
-        yield _rounded(min(max(waits[rank] / SECOND, low), high)), _rounded((rank + 1) / count)
+        yield rounded(min(max(waits[rank] / SECOND, low), high)), rounded((rank + 1) / count)
     yield high, 1.0

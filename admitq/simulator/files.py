@@ -32,10 +32,25 @@ class Files:
     """The folder of the scenario; its paths are relative to it."""
     manifests: list[Document] = field(default_factory=list[Document])
     configuration: Document | None = None
+    changed: list[Document] = field(default_factory=list[Document])
+    """Manifests that replace those of the same name, or are added."""
 
 
-def read_files(paths: Sequence[Path]) -> Files:
+def has_scenario(path: Path) -> bool:
+    """Return whether a file contains a scenario.
+
+    Raises:
+        InputError: the file is invalid.
+    """
+    return any(document.value.get("kind") == KIND for document in read_file(path, str(path)))
+
+
+def read_files(paths: Sequence[Path], changed: Sequence[Path] = ()) -> Files:
     """Read the given files, and the files of manifests of the scenario.
+
+    Args:
+        paths: the files; one of them contains the scenario.
+        changed: files without a scenario. Their objects replace those of the same name.
 
     Raises:
         InputError: a file is invalid; the problems have file, line and field.
@@ -65,18 +80,30 @@ def read_files(paths: Sequence[Path]) -> Files:
             _sort_in(files, manifest)
     files.manifests.extend(_repeated(spec, scenario.repeat))
     files.names = _manifest_names(files)
+    for path in changed:
+        _sort_in_changed(files, read_file(path, str(path)))
     return files
 
 
 def _sort_in(files: Files, document: Document) -> None:
-    kind = document.value.get("kind")
-    if kind == _CONFIGURATION and str(document.value.get("apiVersion", "")).startswith("config."):
+    if _is_configuration(document):
         if files.configuration is not None:
             first = files.configuration.place()
             raise document.error(("kind",), f"there is a {_CONFIGURATION} already, at {first}: keep one")
         files.configuration = document
-    elif kind != KIND:
+    elif document.value.get("kind") != KIND:
         files.manifests.append(document)
+
+
+def _sort_in_changed(files: Files, documents: Sequence[Document]) -> None:
+    configurations = [document for document in documents if _is_configuration(document)]
+    files.configuration = configurations[-1] if configurations else files.configuration
+    files.changed.extend(document for document in documents if not _is_configuration(document))
+
+
+def _is_configuration(document: Document) -> bool:
+    api_version = str(document.value.get("apiVersion", ""))
+    return document.value.get("kind") == _CONFIGURATION and api_version.startswith("config.")
 
 
 def _scenario_names(scenario: Document) -> Names:

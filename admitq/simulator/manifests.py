@@ -81,17 +81,28 @@ class Manifests:
         Raises:
             InputError: the object is invalid, or another object has its name.
         """
+        return self._put(document, replaces=False)
+
+    def apply(self, document: Document) -> ObjectId | None:
+        """Add an object, or replace the whole object of its name; return None if the simulation ignores it.
+
+        Raises:
+            InputError: the object is invalid, or the API server would reject the update.
+        """
+        return self._put(document, replaces=True)
+
+    def _put(self, document: Document, *, replaces: bool) -> ObjectId | None:
         document = _without_nulls(document)
         kind = _text(document, ("kind",))
         name = self._role(document, kind)
         if name is None:
             self.left_out[f"{kind} ({document.value.get('apiVersion', '')})"] += 1
             return None
-        if name in self._objects:
-            first = self._objects[name].place()
-            raise document.error(("metadata", "name"), f"{name} exists already, at {first}")
+        old = self._objects.get(name)
+        if old is not None and not replaces:
+            raise document.error(("metadata", "name"), f"{name} exists already, at {old.place()}")
         self._given[name] = document
-        self._objects[name] = document = self._stored(document)
+        self._objects[name] = document = self._stored(document, old)
         if _followed_kind(document) is not None:
             self._followed.add(name)
         return name

@@ -95,19 +95,24 @@ class SimulationPlan:
 
 
 def read(
-    paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds | None = None
+    paths: Sequence[Path],
+    *,
+    changed: Sequence[Path] = (),
+    seed: int | None = None,
+    until: Nanoseconds | None = None,
 ) -> SimulationPlan:
     """Return the plan of a run from files.
 
     Args:
         paths: YAML files; one of them contains the scenario.
+        changed: YAML files without a scenario. Their objects replace those of the same name.
         seed: the random seed, instead of the seed of the scenario.
         until: the end of the run, instead of the end in the scenario.
 
     Raises:
         InputError: a file is invalid; the problems have file, line and field.
     """
-    files = read_files(paths)
+    files = read_files(paths, changed)
     scenario = files.scenario
     chosen = seed if seed is not None else scenario.seed
     # This random seed is the only input that is not in the files. The report contains it, so that the run can
@@ -117,6 +122,8 @@ def read(
     manifests = Manifests(files.names, how, custom)
     for document in files.manifests:
         manifests.add(document)
+    for document in files.changed:
+        manifests.apply(document)
     start = manifests.observed()
     reader = _Reader(files, manifests, settings, how, drawn)
     sources = reader.sources()

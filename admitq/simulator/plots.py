@@ -3,6 +3,7 @@
 Only this module needs the packages of the extra ``plots``. Import it only when a user requests plots.
 """
 
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -26,14 +27,22 @@ def render_svg(chart: Specification) -> str:
 
 def plots(simulation: Simulation) -> dict[str, str]:
     """Return all charts of a run that has ended as SVG, by file name."""
-    return {f"{name}.svg": render_svg(chart) for name, chart in charts(simulation).items()}
+    return _render(charts(simulation))
 
 
-def write_plots(simulation: Simulation, folder: Path) -> None:
-    """Write all charts of a run into an existing folder.
+def write_plots(charts_by_name: Mapping[str, Specification], folder: Path) -> None:
+    """Write charts as SVG into an existing folder.
+
+    Args:
+        charts_by_name: the charts, by file name without suffix.
+        folder: the folder.
 
     Raises:
         OSError: a file cannot be written.
     """
-    for name, svg in plots(simulation).items():
+    for name, svg in _render(charts_by_name).items():
         (folder / name).write_text(svg, encoding="utf-8")
+
+
+def _render(charts_by_name: Mapping[str, Specification]) -> dict[str, str]:
+    return {f"{name}.svg": render_svg(chart) for name, chart in charts_by_name.items()}

@@ -12,16 +12,16 @@ from admitq.simulator.report import QueueUse, Report, WorkloadFigures
 from admitq.simulator.run import Ending
 from admitq.simulator.units import amount_text, duration_text
 
-_ROWS: Final = 20
+MAX_ROWS: Final = 20
 """The maximum number of rows of a table; the JSON report has all."""
 
-_ENDINGS: Final[Mapping[Ending, tuple[str, str]]] = {
+ENDINGS: Final[Mapping[Ending, tuple[str, str]]] = {
     Ending.FINISHED: ("all workloads have ended", "green"),
     Ending.STUCK: ("workloads are pending that nothing can admit any more", "red"),
     Ending.UNTIL: ("the end of the run was reached", "yellow"),
 }
 
-_NOTHING: Final = "-"
+NOTHING: Final = "-"
 
 
 def print_report_tables(report: Report, console: Console) -> None:
@@ -41,7 +41,7 @@ def print_report_tables(report: Report, console: Console) -> None:
 
 
 def _head(report: Report) -> Text:
-    ending, style = _ENDINGS[report.ending]
+    ending, style = ENDINGS[report.ending]
     text = Text()
     text.append(report.scenario, style="bold")
     text.append(f"  seed {report.seed}  ", style="dim")
@@ -52,7 +52,7 @@ def _head(report: Report) -> Text:
     return text
 
 
-def _table(*columns: str, text_columns: int = 1) -> Table:
+def create_table(*columns: str, text_columns: int = 1) -> Table:
     """Return a table: the first columns are text, the others figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
     for index, column in enumerate(columns):
@@ -81,7 +81,7 @@ def _summary(report: Report) -> Table:
         table.add_row("makespan", text)
     if report.jain.use is not None or report.jain.waits is not None:
         table.add_row(
-            "Jain's index", f"{_index(report.jain.use)} of use, {_index(report.jain.waits)} of waits"
+            "Jain's index", f"{index_text(report.jain.use)} of use, {index_text(report.jain.waits)} of waits"
         )
     if report.kills.total:
         table.add_row("kills", f"{report.kills.total:,}, {_work(report.kills.lost)} lost")
@@ -91,16 +91,19 @@ def _summary(report: Report) -> Table:
     return table
 
 
-def _index(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.3f}"
+def index_text(value: float | None) -> str:
+    """Return Jain's index as text."""
+    return NOTHING if value is None else f"{value:.3f}"
 
 
-def _duration(seconds: float | None) -> str:
-    return _NOTHING if seconds is None else duration_text(seconds)
+def wait_text(seconds: float | None) -> str:
+    """Return a wait as text."""
+    return NOTHING if seconds is None else duration_text(seconds)
 
 
-def _share(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.1%}"
+def share_text(value: float | None) -> str:
+    """Return a share in percent."""
+    return NOTHING if value is None else f"{value:.1%}"
 
 
 def _work(lost: Mapping[str, float]) -> str:
@@ -111,45 +114,48 @@ def _work(lost: Mapping[str, float]) -> str:
     return ", ".join(texts) or "nothing"
 
 
-def _more(table: Table, rows: int) -> RenderableType:
-    if rows <= _ROWS:
+def with_rest(table: Table, rows: int) -> RenderableType:
+    """Return a table with the number of rows that it does not show."""
+    if rows <= MAX_ROWS:
         return table
-    return Group(table, Text(f"and {rows - _ROWS:,} more: --output json has all of them", style="dim"))
+    return Group(table, Text(f"and {rows - MAX_ROWS:,} more: --output json has all of them", style="dim"))
 
 
 def _fared(what: str, those: Sequence[WorkloadFigures]) -> RenderableType:
-    table = _table(what, "submitted", "finished", "wait p50", "p90", "p99", "max")
-    worst = sorted(those, key=lambda figures: -(figures.waits.p90 or 0.0)) if len(those) > _ROWS else those
-    for figures in worst[:_ROWS]:
+    table = create_table(what, "submitted", "finished", "wait p50", "p90", "p99", "max")
+    worst = sorted(those, key=lambda figures: -(figures.waits.p90 or 0.0)) if len(those) > MAX_ROWS else those
+    for figures in worst[:MAX_ROWS]:
         waits = figures.waits
         table.add_row(
             figures.name,
             f"{figures.submitted:,}",
             f"{figures.finished:,}",
-            *(_duration(value) for value in (waits.p50, waits.p90, waits.p99, waits.most)),
+            *(wait_text(value) for value in (waits.p50, waits.p90, waits.p99, waits.most)),
         )
-    return _more(table, len(those))
+    return with_rest(table, len(those))
 
 
 def _use(report: Report) -> RenderableType:
-    table = _table("Flavor", "resource", "quota", "mean use", "peak", "utilisation", text_columns=2)
-    for use in report.flavors[:_ROWS]:
+    table = create_table("Flavor", "resource", "quota", "mean use", "peak", "utilisation", text_columns=2)
+    for use in report.flavors[:MAX_ROWS]:
         table.add_row(
             use.flavor,
             use.resource,
             *(amount_text(use.resource, value) for value in (use.quota, use.mean, use.peak)),
-            _share(use.utilisation),
+            share_text(use.utilisation),
         )
-    return _more(table, len(report.flavors))
+    return with_rest(table, len(report.flavors))
 
 
 def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
     in_cohorts = [use for use in uses if use.cohort]
-    shown = sorted(in_cohorts, key=lambda use: -use.borrowed_share) if len(in_cohorts) > _ROWS else in_cohorts
-    table = _table(
+    shown = (
+        sorted(in_cohorts, key=lambda use: -use.borrowed_share) if len(in_cohorts) > MAX_ROWS else in_cohorts
+    )
+    table = create_table(
         "ClusterQueue", "flavor", "resource", "quota", "use", "borrowed", "at most", "share", text_columns=3
     )
-    for use in shown[:_ROWS]:
+    for use in shown[:MAX_ROWS]:
         resource = use.use.resource
         table.add_row(
             use.cluster_queue,
@@ -159,33 +165,35 @@ def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
                 amount_text(resource, value)
                 for value in (use.use.quota, use.use.mean, use.borrowed_mean, use.borrowed_peak)
             ),
-            _share(use.borrowed_share),
+            share_text(use.borrowed_share),
         )
     legend = "use, borrowed: means over the run; share: how much of the use was borrowed"
-    return Group(_more(table, len(in_cohorts)), Text(legend, style="dim"))
+    return Group(with_rest(table, len(in_cohorts)), Text(legend, style="dim"))
 
 
 def _preemptions(report: Report) -> RenderableType:
-    table = _table("ClusterQueue", "preempted", "preempting", "work lost")
+    table = create_table("ClusterQueue", "preempted", "preempting", "work lost")
     # The lost work of each resource is on its own line.
     table.columns[-1].no_wrap = False
-    for queue in report.preemptions.cluster_queues[:_ROWS]:
+    for queue in report.preemptions.cluster_queues[:MAX_ROWS]:
         table.add_row(queue.cluster_queue, f"{queue.preempted:,}", f"{queue.preempting:,}", _work(queue.lost))
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.preemptions.by_reason.items())
     total = f"{sum(report.preemptions.by_reason.values()):,} preemptions ({reasons})"
-    lost = f"{_share(report.preemptions.lost_share)} of all work is lost"
-    return Group(_more(table, len(report.preemptions.cluster_queues)), Text(f"{total}, {lost}", style="dim"))
+    lost = f"{share_text(report.preemptions.lost_share)} of all work is lost"
+    return Group(
+        with_rest(table, len(report.preemptions.cluster_queues)), Text(f"{total}, {lost}", style="dim")
+    )
 
 
 def _left_waiting(report: Report) -> RenderableType:
     """Return the workloads that are pending at the end: the reason of each, and below it the message."""
     lines: list[RenderableType] = [Text("Pending at the end", style="bold cyan")]
-    for workload in report.left_waiting[:_ROWS]:
+    for workload in report.left_waiting[:MAX_ROWS]:
         head = Text(workload.workload)
         head.append(
             f"  in LocalQueue {workload.local_queue} since {duration_text(workload.since)}: {workload.reason}"
         )
         lines += [head, Padding(Text(workload.message, style="dim"), (0, 0, 0, 2))]
-    if report.waiting > _ROWS:
-        lines.append(Text(f"and {report.waiting - _ROWS:,} more", style="dim"))
+    if report.waiting > MAX_ROWS:
+        lines.append(Text(f"and {report.waiting - MAX_ROWS:,} more", style="dim"))
     return Group(*lines)

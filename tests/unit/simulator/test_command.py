@@ -120,7 +120,8 @@ def test_shell_completes_shipped_scenarios_and_yaml_files(
         "_ADMITQ_COMPLETE": "complete_bash", "COMP_WORDS": f"admitq simulate {typed}", "COMP_CWORD": "2",
     }  # fmt: skip
     shell = CliRunner().invoke(application, [], prog_name="admitq", env=environment)
-    assert shell.stdout.split() == completions
+    commands = ["compare"] if typed == "" else []
+    assert shell.stdout.split() == [*commands, *completions]
 
 
 def test_options_override_settings_of_scenario(simulate: Command, tmp_path: Path) -> None:
@@ -246,3 +247,23 @@ def test_long_shipped_scenario_with_smaller_counts_runs_to_its_end(
     document = json.loads(simulate(path, "-o", "json").stdout)
     assert (document["scenario"], document["ending"]) == (name, "Finished")
     assert document["workloads"]["finished"] == document["workloads"]["submitted"] > 100
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [
+        ("admitq simu", ["simulate"]),
+        ("admitq simulate comp", ["compare"]),
+        ("admitq simulate compare preem", ["preemption"]),
+        ("admitq simulate compare preemption preem", ["preemption"]),
+        ("admitq simulate compare preemption --se", ["--seed"]),
+    ],
+)
+def test_shell_completes_both_words_of_compare_and_its_files(line: str, completions: list[str]) -> None:
+    env = {
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+        "_ADMITQ_COMPLETE": "complete_bash",
+    }
+    result = CliRunner().invoke(application, [], prog_name="admitq", env=env)
+    assert result.stdout.split() == completions

@@ -48,7 +48,7 @@ def test_run_has_charts_of_waits_queue_depth_and_each_flavor(borrowing: Simulati
 
 
 def test_write_plots_writes_one_svg_for_each_chart(borrowing: Simulation, tmp_path: Path) -> None:
-    write_plots(borrowing, tmp_path)
+    write_plots(charts(borrowing), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {f"{name}.svg" for name in NAMES}
 
 
