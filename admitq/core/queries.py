@@ -1,6 +1,6 @@
 """Questions about the state. They change nothing. Reservations that are being written count."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from admitq.core import charging
 from admitq.core.cohorts import Node
@@ -21,8 +21,9 @@ from admitq.core.statuses import (
     cohort_status,
     local_queue_status,
 )
-from admitq.core.waiting import queue_numbers
+from admitq.core.waiting import queue_numbers, queue_positions
 from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.queue_positions import QueuedWorkload, Window
 from admitq.core.world import World
 
 
@@ -178,6 +179,25 @@ class StateQueries:
             )
             name = "" if queue is None else queue.spec.name
             yield PendingWorkload(entry.workload.key, entry.counted_in, name, is_inadmissible)
+
+    def list_cluster_queue(self, name: str, window: Window) -> Sequence[QueuedWorkload] | None:
+        """Return pending workloads of a ClusterQueue in queue order; None if the ClusterQueue does not exist.
+
+        The whole queue is sorted for each call. Workloads of LocalQueues that are stopped are not queued.
+        """
+        entry = self.world.cluster_queues.get(name)
+        return None if entry is None else queue_positions.list_queue(entry.queue, window)
+
+    def list_local_queue(self, key: ObjectKey, window: Window) -> Sequence[QueuedWorkload] | None:
+        """Return pending workloads of a LocalQueue in queue order; None if the LocalQueue does not exist.
+
+        The cost is that of its ClusterQueue. If the ClusterQueue does not exist, no workload has a position.
+        """
+        local_queue = self.world.local_queues.get(key)
+        if local_queue is None:
+            return None
+        entry = self.world.cluster_queues.get(local_queue.spec.cluster_queue)
+        return () if entry is None else queue_positions.list_local_queue(entry.queue, key, window)
 
     def inadmissible_by_local_queue(self) -> Mapping[ObjectKey, int]:
         """Return how many of its pending workloads are inadmissible, for each open LocalQueue.

@@ -64,6 +64,16 @@ def local_queue_usage(core: AdmissionState) -> Mapping[ObjectKey, Used] | None:
     return _used(core._world)  # pyright: ignore[reportPrivateUsage]
 
 
+def heads_without_waiting(core: AdmissionState) -> Mapping[str, list[ObjectKey]]:
+    """Return all heads that each ClusterQueue gives, one after another, once all waiting has ended."""
+    copy = core.fork()
+    copy.retry_everything()
+    return {
+        name: [pending.workload.key for pending in iter(entry.queue.pop, None)]
+        for name, entry in copy._world.cluster_queues.items()  # pyright: ignore[reportPrivateUsage]
+    }
+
+
 @contextmanager
 def record_cycles(
     preemptors: Mapping[str, tuple[str, int]], displaced: Mapping[ObjectKey, Collection[str]]

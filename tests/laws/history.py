@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tests.laws.drawing import Draw
 from tests.laws.operations import OPERATIONS, OPERATIONS_ON_SLICES, create_objects
 from tests.laws.player import Player
+from tests.laws.positions import check_positions
 
 
 class Step(NamedTuple):
@@ -74,6 +75,8 @@ def apply_step(player: Player, step: Step) -> None:
         player.core.validate()
     if step.seed % 3 == 0:
         player.statuses.check_statuses()
+    if step.seed % 5 == 0:
+        check_positions(player)
 
 
 def find_failure(history: History) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 from admitq.core.admission_fair_sharing import NEVER_USED, PastUsage
 from admitq.core.model import ObjectKey
 from admitq.core.waiting.lane import Lane
-from admitq.core.waiting.order import LanePosition, Position
+from admitq.core.waiting.order import LanePosition, Position, lane_position
 from admitq.core.waiting.pending import PendingEntry
 from admitq.core.waiting.scheduling_key import SchedulingKey, local_queue_of
 from admitq.core.waiting.transitions import Cause, WaitEvent, check_transition
@@ -169,7 +169,7 @@ class Lanes:
     @staticmethod
     def position_of(lane: Lane, head: Position) -> LanePosition:
         """Return the position of a lane among others, with this head."""
-        return (head.order.not_latest_preemptor, lane.past_usage, head)
+        return lane_position(lane.past_usage, head)
 
     def first_of(self, lane: Lane) -> Position | None:
         """Return the position of the first workload that is queued in a lane."""
@@ -274,9 +274,11 @@ class Lanes:
 
     def past_usage_of(self, key: SchedulingKey) -> PastUsage:
         """Return the past usage of the LocalQueue of a scheduling key, if LocalQueues are ordered by it."""
-        if self._past_usage_of_queue is None or key.local_queue is None:
-            return NEVER_USED
-        return self._past_usage_of_queue(key.local_queue)
+        return NEVER_USED if key.local_queue is None else self.past_usage_of_local_queue(key.local_queue)
+
+    def past_usage_of_local_queue(self, local_queue: ObjectKey) -> PastUsage:
+        """Return the past usage of a LocalQueue, if LocalQueues are ordered by it."""
+        return NEVER_USED if self._past_usage_of_queue is None else self._past_usage_of_queue(local_queue)
 
     # --- heaps ------------------------------------------------------------------------------------
 

@@ -16,12 +16,17 @@ class Position(NamedTuple):
 
 
 LanePosition: TypeAlias = tuple[bool, PastUsage, Position]
-"""The position of a lane among other lanes: whether its first workload is not the latest preemptor, the past
-usage of its LocalQueue, and the position of its first workload.
+"""The position of a workload in its ClusterQueue: whether it is not the latest preemptor, the past usage of
+its LocalQueue, and its position in its lane. A lane has the position of its first workload.
 
 The latest preemptor comes first: else other workloads could take the capacity that is freed for it, again and
 again. Then come workloads of LocalQueues with less past usage.
 """
+
+
+def lane_position(past_usage: PastUsage, position: Position) -> LanePosition:
+    """Return the position in the ClusterQueue of a workload, or of the lane in which it is the first."""
+    return (position.order.not_latest_preemptor, past_usage, position)
 
 
 class LatestPreemptor(NamedTuple):
