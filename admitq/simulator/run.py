@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from admitq.core.events import CyclesRequested, Event
+from admitq.core.asking.execution import run_due_cycles
+from admitq.core.events import Event
 from admitq.core.instructions import Instruction, Preempt, ReserveQuota
-from admitq.core.model import SECOND
 from admitq.core.state import AdmissionState
 from admitq.simulator.clock import VirtualClock
 from admitq.simulator.measures import Measures
@@ -21,8 +21,6 @@ from admitq.simulator.workloads import SimulatedWorkloads
 
 _ROUNDS: Final = 100_000
 """The maximum number of rounds of decisions at one instant; more mean an endless loop."""
-
-_CYCLES: Final = CyclesRequested()
 
 _IDLE_WAKES: Final = 1_000
 """The maximum number of timers of the core in a row while no other action is scheduled."""
@@ -37,10 +35,6 @@ class Ending(StrEnum):
     """Workloads are pending that nothing can admit any more."""
     UNTIL = "Until"
     """The end of the run was reached."""
-
-
-class EndlessDecisionsError(RuntimeError):
-    """The core decides endlessly at one instant."""
 
 
 Progress = Callable[["Simulation"], None]
@@ -63,7 +57,7 @@ class Simulation:
         self.workloads = SimulatedWorkloads(
             plan, self.clock, self.state, self.measures, self._observe, timeline
         )
-        self._due: list[Instruction] = []
+        self._decided = 0
         self._wake_at: Nanoseconds | None = None
         self._idle_wakes = 0
         self._last_event: Nanoseconds = 0
@@ -129,37 +123,24 @@ class Simulation:
     # --- the core ---------------------------------------------------------------------------------
 
     def _observe(self, event: Event) -> None:
-        for instruction in self.state.handle(event, now=self.clock.instant):
-            if type(instruction) in self._carry_out:
-                self._due.append(instruction)
+        # Only cycles decide, so there are no instructions.
+        self.state.handle(event, now=self.clock.instant)
 
     def _settle(self) -> None:
         """Let the core decide and carry out its decisions, until there are no more."""
         instant = self.clock.instant
-        wake = self.state.next_wakeup(instant)
-        acted = False
-        for _ in range(_ROUNDS):
-            if wake != instant:
-                break
-            self._observe(_CYCLES)
-            decided = bool(self._due)
-            while self._due:
-                due, self._due = self._due, []
-                for instruction in due:
-                    self._carry_out[type(instruction)](instruction)
-            acted = acted or decided
-            wake = self.state.next_wakeup(instant)
-            if not decided:
-                break
-        else:
-            raise EndlessDecisionsError(
-                f"the core still decides after {_ROUNDS} rounds at {self.now / SECOND} s"
-            )
+        decided = self._decided
+        wake = run_due_cycles(self.state, instant, self._carry_out_decision, rounds=_ROUNDS)
+        acted = self._decided > decided
         if acted:
             self._last_event = self.now
         self._idle_wakes = 0 if acted else self._idle_wakes + 1
         if wake is not None and wake > instant:
             self._expect_wake(wake - START)
+
+    def _carry_out_decision(self, instruction: Instruction) -> None:
+        self._decided += 1
+        self._carry_out[type(instruction)](instruction)
 
     def _expect_wake(self, at: Nanoseconds) -> None:
         if self._wake_at is not None and self.now < self._wake_at <= at:

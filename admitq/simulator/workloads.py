@@ -3,16 +3,18 @@
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
+from admitq.core.asking import effects
+from admitq.core.asking.effects import revise_workload
 from admitq.core.events import Event, WorkloadChanged, WorkloadDeleted
 from admitq.core.instructions import Preempt, PreemptionReason, ReserveQuota
-from admitq.core.model import CheckState, Instant, ObjectKey
+from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.simulator.clock import VirtualClock
 from admitq.simulator.distributions import create_random_stream
 from admitq.simulator.measures import Measures
 from admitq.simulator.plan import SimulationPlan, Submission, WorkloadSource
 from admitq.simulator.schema import Kill, Nanoseconds
-from admitq.simulator.simulated_workload import RemainingWork, SimulatedWorkload, revise_workload
+from admitq.simulator.simulated_workload import RemainingWork, SimulatedWorkload
 from admitq.simulator.timeline import Timeline, TimelineEvent
 from admitq.translate.queue_order import read_queue_order_timestamp
 from admitq_api.conditions import ConditionType, Reason, format_time
@@ -89,13 +91,12 @@ class SimulatedWorkloads:
         simulated.epoch += 1
         simulated.count = sum(assignment.count for assignment in instruction.admission.pod_set_assignments)
         delay = simulated.source.ready_after(simulated.source.chance) if instruction.admit else 0
-        simulated.workload = revise_workload(
+        simulated.workload = effects.reserve(
             simulated.workload,
-            admission=instruction.admission,
-            reserved_at=self._clock.whole_second,
-            evicted=False,
-            admitted=instruction.admit,
-            pods_ready=instruction.admit and not delay,
+            instruction.admission,
+            self._clock.instant,
+            admit=instruction.admit,
+            pods_ready=not delay,
         )
         self._measures.stopped_waiting(simulated, self._clock.now)
         self._hold(simulated)
@@ -117,12 +118,7 @@ class SimulatedWorkloads:
             return
         spec = self._measures.queues[admission.cluster_queue].spec
         delay = simulated.source.ready_after(simulated.source.chance)
-        simulated.workload = revise_workload(
-            simulated.workload,
-            admission_checks=tuple(sorted((rule.name, CheckState.READY) for rule in spec.admission_checks)),
-            admitted=True,
-            pods_ready=not delay,
-        )
+        simulated.workload = effects.admit_after_checks(simulated.workload, spec, pods_ready=not delay)
         self._observe(WorkloadChanged(simulated.workload))
         self._create_pods(simulated, delay)
 
@@ -216,15 +212,7 @@ class SimulatedWorkloads:
 
     def _requeue(self, simulated: SimulatedWorkload, queued_at: Instant) -> None:
         self._measures.usage_changed(simulated, (), self._clock.now)
-        simulated.workload = revise_workload(
-            simulated.workload,
-            admission=None,
-            reserved_at=0,
-            admitted=False,
-            pods_ready=False,
-            admission_checks=(),
-            queued_at=queued_at,
-        )
+        simulated.workload = effects.stop(simulated.workload, queued_at)
         self._record(TimelineEvent.STOPPED, simulated)
         self._measures.waits(simulated, self._clock.now)
         self._observe(WorkloadChanged(simulated.workload))
