@@ -344,9 +344,9 @@ async def ray_service_has_quota_for_both_clusters_during_an_upgrade(stage: Stage
         await stage.change(case.resource, service.name, {"status": status}, "status")
         await stage.until(lambda: slices(stage, service), [(pods, True)], what=f"quota for {pods}")
 
-    await service.play("ready")
     old, new = (f"{service.name}-{suffix}" for suffix in ("x7k2p", "z4v9q"))
     await create_ray_cluster(stage, old, created, spec)
+    await service.play("ready")
     await set_clusters([1, 2], active=old, pending="")
     await create_ray_cluster(stage, new, created, spec)
     await set_clusters([2, 4], active=old, pending=new)
