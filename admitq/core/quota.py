@@ -18,6 +18,7 @@ additions and subtractions with it are exact. Results are clamped to int64.
 Decisions spend most of their time in this module. So its loops read fields instead of calling properties.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -216,6 +217,29 @@ def potential_available(cell: Cell) -> int:
         cell = parent
     result = local + cell.subtree_quota
     return clamp_to_int64(result if least_bound is None or result < least_bound else least_bound)
+
+
+def find_binding_cell(cell: Cell, amount_of: Callable[[Cell], int] = available) -> Cell:
+    """Return the cell of the path to the root that limits what is available at a cell.
+
+    This is the nearest cell with a borrowing limit without which more would be available there. Otherwise it
+    is the cell of the root: all quota of the tree is used.
+
+    Args:
+        cell: the cell of a ClusterQueue.
+        amount_of: ``available``, or ``potential_available`` to ask for the limit without any usage.
+    """
+    while cell.parent is not None:
+        limit = cell.borrowing_limit
+        if limit is not None:
+            limited = amount_of(cell)
+            cell.borrowing_limit = None
+            unlimited = amount_of(cell)
+            cell.borrowing_limit = limit
+            if limited < unlimited:
+                return cell
+        cell = cell.parent
+    return cell
 
 
 def borrowing_with(cell: Cell, amount: int) -> bool:

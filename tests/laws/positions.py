@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from admitq.core.model import ObjectKey
-from admitq.core.waiting.queue_positions import Window
+from admitq.core.waiting.queue_positions import Window, find_position
 from tests.laws.heads import heads_without_waiting
 from tests.laws.law import check_law
 
@@ -36,6 +36,9 @@ def check_positions(player: "Player") -> None:
             places = (each.in_cluster_queue, each.in_local_queue)
             check_law(places == (index, counted[each.local_queue]), "Q1: a gap between positions", each)
             counted[each.local_queue] += 1
+        queue = core.queries.world.cluster_queues[name].queue
+        single = [find_position(queue, key) for key in keys]
+        check_law(single == listed, "Q1: a single workload has another position", single, listed)
         for local_queue in counted:
             part = core.queries.list_local_queue(local_queue, ALL)
             whole = [each for each in listed if each.local_queue == local_queue]

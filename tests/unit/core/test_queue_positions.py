@@ -11,7 +11,14 @@ from admitq.core import events as happened
 from admitq.core.admission_fair_sharing import PastUsage
 from admitq.core.model import LocalQueue, ObjectKey, PodSet, StopPolicy, Workload
 from admitq.core.waiting.pending_queue import PendingQueue
-from admitq.core.waiting.queue_positions import QueuedWorkload, Window, list_local_queue, list_queue
+from admitq.core.waiting.queue_positions import (
+    QueuedWorkload,
+    Window,
+    comes_before,
+    find_position,
+    list_local_queue,
+    list_queue,
+)
 from admitq.core.waiting.transitions import HeldBack
 from admitq.core.waiting.wait_states import Backoff, NamespaceNotSelected
 from tests.unit.core.pending_workloads import (
@@ -196,6 +203,20 @@ def test_window_of_local_queue_counts_its_workloads(
 
 def two_local_queues() -> list[Workload]:
     return [in_local_queue(name, "xy"[at % 2], at) for at, name in enumerate("abcd")]
+
+
+def test_position_of_one_workload_is_that_of_the_list() -> None:
+    queue = queue_of(*two_local_queues())
+    assert [find_position(queue, each.workload) for each in list_queue(queue, ALL)] == list_queue(queue, ALL)
+    assert find_position(queue, key("other")) is None
+
+
+def test_workload_comes_before_those_behind_it_only() -> None:
+    queue = queue_of(*two_local_queues())
+    first, second = (queue.members[name_of(name)] for name in "ab")
+    assert comes_before(queue, first, second)
+    assert not comes_before(queue, second, first)
+    assert not comes_before(queue, first, first)
 
 
 # --- queries --------------------------------------------------------------------------------------------

@@ -1,0 +1,166 @@
+"""The quota that the podsets of a pending workload lack, and the workloads that hold it."""
+
+from collections.abc import Iterator
+from heapq import nsmallest
+from typing import Final
+
+from admitq.core import quota
+from admitq.core.amounts import FlavorResource, add
+from admitq.core.asking.explanations import (
+    BindingLimit,
+    BindingNode,
+    FlavorVerdict,
+    QuotaHolding,
+    QuotaHoldings,
+    ResourceConstraint,
+)
+from admitq.core.asking.wait_causes import MOST_LISTED
+from admitq.core.cohorts import Node
+from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
+from admitq.core.flavor_options import FlavorOption, QuotaDemand, RequestOptions, UnitOptions
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.overlay import evaluate_without_original
+from admitq.core.quota import Cell
+from admitq.core.requests import PodSetDemand
+from admitq.core.world import World
+
+_NO_FLAVOR: Final = ""
+
+
+def demands_of(world: World, entry: WorkloadEntry) -> tuple[PodSetDemand, ...]:
+    """Return what the podsets of a workload request at present."""
+    return world.request_rules.resolve(entry.workload).demands
+
+
+def options_of(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -> RequestOptions:
+    """Return the flavors of a ClusterQueue for the present requests of a workload."""
+    return queue.flavor_options.options_for(demands_of(world, entry))
+
+
+def find_flavor_verdicts(
+    world: World, queue: ClusterQueueEntry, entry: WorkloadEntry
+) -> tuple[FlavorVerdict, ...]:
+    """Return for each podset and flavor whether it fits, and for each resource what is missing.
+
+    If the workload replaces another one, the quota of that one counts as free.
+    """
+    units = options_of(world, queue, entry).units
+    original = world.original_of(queue.spec.name, entry.workload)
+
+    def find() -> tuple[FlavorVerdict, ...]:
+        return tuple(_verdicts(world, queue.node, units, original))
+
+    return find() if original is None else evaluate_without_original(world, original, find)
+
+
+def _verdicts(
+    world: World, node: Node, units: tuple[UnitOptions, ...], original: WorkloadEntry | None
+) -> Iterator[FlavorVerdict]:
+    earlier: dict[FlavorResource, int] = {}
+    for unit in units:
+        for uncovered in unit.uncovered_refusals:
+            yield FlavorVerdict(unit.names, _NO_FLAVOR, uncovered, ())
+        for group in unit.groups:
+            for option in group.flavor_options:
+                constraints = tuple(
+                    _constraint(world, node, demand, earlier.get(demand.pair, 0), original)
+                    for demand in option.demands
+                )
+                yield FlavorVerdict(unit.names, option.flavor, option.refusal, constraints)
+        for option in _options(unit):
+            for pair, _, amount in option.demands:
+                earlier[pair] = add(earlier.get(pair, 0), amount)
+
+
+def _options(unit: UnitOptions) -> Iterator[FlavorOption]:
+    """Yield the flavors that the podsets of a unit could get."""
+    for group in unit.groups:
+        yield from (option for option in group.flavor_options if option.refusal is None)
+
+
+def _constraint(
+    world: World, node: Node, demand: QuotaDemand, earlier: int, original: WorkloadEntry | None
+) -> ResourceConstraint:
+    pair, cell, requested = demand
+    total = add(earlier, requested)
+    free, maximum = max(0, quota.available(cell)), quota.potential_available(cell)
+    short_by = max(0, total - free)
+    binding, holdings = None, QuotaHoldings()
+    if short_by:
+        exceeds_maximum = total > maximum
+        limit = quota.potential_available if exceeds_maximum else quota.available
+        binding_cell = quota.find_binding_cell(cell, limit)
+        binding_node = _node_of(node, pair, binding_cell)
+        limit_kind = BindingLimit.QUOTA if binding_cell.parent is None else BindingLimit.BORROWING_LIMIT
+        binding = BindingNode(binding_node.name, binding_node.is_cohort, limit_kind)
+        if not exceeds_maximum:
+            holdings = _listed(_holdings(world, node, pair, binding_node, original))
+    return ResourceConstraint(pair.resource, requested, earlier, free, maximum, short_by, binding, holdings)
+
+
+def _node_of(node: Node, pair: FlavorResource, cell: Cell) -> Node:
+    path = (node, *node.ancestors)
+    return next(each for each in path if each.cells.get(pair) is cell)
+
+
+def find_holders(
+    world: World, node: Node, pair: FlavorResource
+) -> Iterator[tuple[WorkloadEntry, QuotaHolding]]:
+    """Yield the workloads whose end would make an amount of a pair available at a ClusterQueue's node."""
+    binding_node = _node_of(node, pair, quota.find_binding_cell(node.cells[pair]))
+    yield from _holdings(world, node, pair, binding_node, None)
+
+
+def _holdings(
+    world: World, node: Node, pair: FlavorResource, binding: Node, original: WorkloadEntry | None
+) -> Iterator[tuple[WorkloadEntry, QuotaHolding]]:
+    """Yield the holders below the binding node, each with the amount that its end would free.
+
+    If all usage of a ClusterQueue left, an amount m would become available. If a single workload leaves, its
+    own amount becomes available, but at most m.
+    """
+    for below in binding.cluster_queues_below():
+        most = _freed_by_all(below.cells.get(pair), node.cells[pair])
+        if not most:
+            continue
+        for holders in (world.quota_holders.leaving, world.quota_holders.staying):
+            for _, holder in holders(below.name):
+                held = holder.held
+                if held is None or holder is original:
+                    continue
+                for held_pair, amount in held.usage:
+                    if held_pair == pair:
+                        yield (
+                            holder,
+                            QuotaHolding(
+                                holder.workload.key,
+                                below.name,
+                                amount,
+                                min(amount, most),
+                                holder.workload.priority,
+                                holder.reserved_at,
+                                holder.is_leaving,
+                            ),
+                        )
+
+
+def _freed_by_all(cell: Cell | None, at: Cell) -> int:
+    """Return the amount that becomes available at a cell if all usage of another cell leaves."""
+    if cell is None or cell.usage <= 0:
+        return 0
+    usage, before = cell.usage, quota.available(at)
+    quota.remove_usage(cell, usage)
+    freed = quota.available(at) - before
+    quota.add_usage(cell, usage)
+    return freed
+
+
+def _listed(holdings: Iterator[tuple[WorkloadEntry, QuotaHolding]]) -> QuotaHoldings:
+    found = [holding for _, holding in holdings]
+    listed = nsmallest(MOST_LISTED, found, key=_largest_first)
+    more_amount = sum(each.amount for each in found) - sum(each.amount for each in listed)
+    return QuotaHoldings(tuple(listed), len(found) - len(listed), more_amount)
+
+
+def _largest_first(holding: QuotaHolding) -> tuple[int, Instant, ObjectKey]:
+    return (-holding.freed, holding.since, holding.workload)
