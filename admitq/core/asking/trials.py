@@ -1,0 +1,104 @@
+"""Try changes on a disposable state: apply them, run cycles, and see whether a workload gets quota."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from admitq.core.asking.changes import Change
+from admitq.core.asking.wait_causes import leaving_targets
+from admitq.core.entries import WorkloadEntry
+from admitq.core.events import CyclesRequested, WorkloadChanged
+from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.state import AdmissionState
+
+_MOST_CYCLES: Final = 500
+"""The number of cycles after which a trial without a result ends."""
+
+_MOST_ROUNDS: Final = 4
+"""How many times the targets of the workload leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What changes lead to: whether a workload gets quota, and the workloads that it preempts for it.
+
+    Targets that were leaving before the trial are not among ``preempted``.
+    """
+
+    gets_quota: bool
+    preempted: tuple[ObjectKey, ...] = ()
+
+
+def try_changes(state: AdmissionState, key: ObjectKey, changes: Iterable[Change], now: Instant) -> Trial:
+    """Apply changes, and run cycles until a pending workload gets quota or no head is left.
+
+    When no head is left, the targets of the workload leave, and are pending again; then cycles run again.
+    Nothing else happens: no other preempted workload leaves, no backoff ends, and no workload finishes. If
+    changes of a cohort tree are collected (requeueBatchPeriod), the period ends when no head is left.
+
+    Args:
+        state: the state to change.
+        key: the workload.
+        changes: the changes, in order.
+        now: the present instant, in nanoseconds since the Unix epoch.
+    """
+    for change in changes:
+        for event in list(change.events(state.queries.world)):
+            state.observe(event, now=now)
+    preempted: dict[ObjectKey, None] = {}
+    for _ in range(_MOST_ROUNDS):
+        if _gets_quota(state, key, now, preempted):
+            return Trial(gets_quota=True, preempted=tuple(preempted))
+        targets = list(_leaving_targets(state, key))
+        if not targets:
+            break
+        for target in targets:
+            _leave(state, target, now)
+    return Trial(gets_quota=False)
+
+
+def _gets_quota(
+    state: AdmissionState, key: ObjectKey, now: Instant, preempted: dict[ObjectKey, None]
+) -> bool:
+    """Run cycles one by one until the workload reserves quota; add the workloads that it preempts."""
+    waiting = state.queries.world.waiting
+    for _ in range(_MOST_CYCLES):
+        state.observe(CyclesRequested(1), now=now)
+        for instruction in state.instructions(refreshes=False):
+            match instruction:
+                case ReserveQuota() if instruction.key == key:
+                    return True
+                case Preempt() if instruction.preemptor == key:
+                    preempted[instruction.key] = None
+                case _:
+                    pass
+        if not waiting.heads.has_any():
+            batch_ends = waiting.batches.next_at()
+            if batch_ends is None:
+                return False
+            now = max(now, batch_ends)
+    return False
+
+
+def _leaving_targets(state: AdmissionState, key: ObjectKey) -> Iterator[WorkloadEntry]:
+    world = state.queries.world
+    entry = world.workloads[key]
+    queue = None if entry.queued_in is None else world.cluster_queues.get(entry.queued_in)
+    if queue is not None and entry.pending is not None:
+        yield from leaving_targets(world, queue, entry.pending)
+
+
+def _leave(state: AdmissionState, target: WorkloadEntry, now: Instant) -> None:
+    """Observe the eviction of a workload, and that its job has stopped."""
+    evicted = replace(
+        target.workload,
+        admission=target.admission,
+        admitted=target.is_admitted,
+        reserved_at=target.reserved_at,
+        evicted=True,
+        evicted_at=now,
+    )
+    state.observe(WorkloadChanged(evicted), now=now)
+    stopped = replace(evicted, admission=None, admitted=False, reserved_at=0)
+    state.observe(WorkloadChanged(stopped), now=now)
