@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.laws.drawing import Draw
+from tests.laws.explanations import check_changes, check_explanation
 from tests.laws.operations import OPERATIONS, OPERATIONS_ON_SLICES, create_objects
 from tests.laws.player import Player
 from tests.laws.positions import check_positions
@@ -77,6 +78,10 @@ def apply_step(player: Player, step: Step) -> None:
         player.statuses.check_statuses()
     if step.seed % 5 == 0:
         check_positions(player)
+    if step.seed % 7 == 0:
+        check_explanation(player, draw)
+    if step.seed % 31 == 0:
+        check_changes(player, draw)
 
 
 def find_failure(history: History) -> str | None:

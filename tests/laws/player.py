@@ -12,6 +12,8 @@ S6     no instruction or dump contains a float
 D1     a restored state, another order of events and cycles run one by one give the same decisions
 C13    the first of a StrictFIFO queue is in every cycle of its tree, and in one after each reservation
 Q1     the positions of pending workloads have the order in which their ClusterQueue gives its heads
+A1     the explanation of a pending workload agrees with the model, and the end of a named holder frees quota
+A2     changes that are named for a pending workload give it quota
 L1     no pending workload would be admitted, or could preempt, if it were retried
 L2     a blocked queue blocks no other; this follows from L1
 L3     without changes from outside preemptions end, and no victim is hit twice for one waiting workload
