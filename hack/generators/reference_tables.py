@@ -13,6 +13,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.capabilities import CAPABILITIES, Capability
 from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq.metrics.table import TABLE, SeriesType
+from admitq.plugin.application import application as plugin
 from admitq.workloads.evictions import EVICTIONS
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from generators import chart_values
@@ -177,10 +178,13 @@ def labels() -> str:
 
 def cli() -> str:
     """Return the page of commands."""
-    root = get_command(application)
     lines: list[str] = []
-    for name, command in _commands(root):
-        lines += ["", f"## admitq {name}", "", command.help or "", ""]
+    commands = [
+        *_commands("admitq", get_command(application)),
+        *_commands("kubectl admitq", get_command(plugin)),
+    ]
+    for name, command in commands:
+        lines += ["", f"## {name}", "", command.help or "", ""]
         options = [
             parameter
             for parameter in command.params
@@ -191,13 +195,18 @@ def cli() -> str:
     return _page(
         "Commands",
         "The image runs `admitq`. With an invalid configuration, a process exits with status 2, and prints "
-        "the field and the remedy.",
+        "the field and the remedy. `kubectl admitq` is the [plugin of kubectl](../guides/kubectl-plugin.md).",
         *lines,
     )
 
 
-def _commands(root: Any) -> Iterator[tuple[str, Any]]:
-    yield from root.commands.items()
+def _commands(prefix: str, root: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the full name of each command that is not hidden, also of the commands of a group."""
+    for name, command in root.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(f"{prefix} {name}", command)
+        elif not command.hidden:
+            yield f"{prefix} {name}", command
 
 
 def _option(option: Any) -> tuple[str, str, str]:

@@ -79,6 +79,19 @@ def test_command_line_loads_modules_of_a_command_only_when_it_runs(module: str) 
     assert result.stdout.strip() == "False"
 
 
+@pytest.mark.parametrize(
+    "module", ["aiohttp", "asyncio", "kubernetes_asyncio", "orjson", "rich", "structlog", "yaml"]
+)
+def test_plugin_of_kubectl_loads_large_modules_only_when_a_command_needs_them(module: str) -> None:
+    program = (
+        "import atexit, sys; from admitq.plugin import main; "
+        f"atexit.register(lambda: print({module!r} in sys.modules)); "
+        "sys.argv = ['kubectl-admitq', 'version', '--client']; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[1:] == ["False"]
+
+
 NOT_AT_START = {
     "admitq.adoption": "another command",
     "admitq.cli.commands": "parsing of command lines; a process with a plain line needs none of it",

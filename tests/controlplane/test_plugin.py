@@ -1,0 +1,150 @@
+"""``kubectl admitq``, run as users run it: by kubectl, as a process of its own."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admitq.runtime.resources import DEPLOYMENTS
+from admitq_api.labels import DEFAULT_GROUP, GROUPS
+from admitq_api.version import VERSION
+from localcluster.folders import REPOSITORY
+from localcluster.installation import Installation
+from tests.controlplane.stage import Stage
+from tests.controlplane.user_programs import kubectl
+
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A block with commands, each after ``$``, and their output."""
+
+SCRIPTS = Path(sys.executable).parent
+"""The folder with the console scripts, which must be on the PATH of kubectl."""
+
+Plugin = Callable[..., Coroutine[Any, Any, str]]
+
+
+@pytest.fixture
+def plugin(stage: Stage, admitq_running: Installation, monkeypatch: pytest.MonkeyPatch) -> Plugin:
+    """Run a command of the plugin in the namespace of the story."""
+    monkeypatch.setenv("PATH", f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}")
+
+    def run(*arguments: str) -> Coroutine[Any, Any, str]:
+        return kubectl(admitq_running.cluster, "admitq", *arguments, f"--namespace={stage.namespace}")
+
+    return run
+
+
+async def test_stopped_cluster_queue_drains_and_resumes(stage: Stage, plugin: Plugin) -> None:
+    await stage.active_queues()
+    await stage.job()
+    await stage.until_running()
+    name, shown = stage.own("cq"), f"clusterqueue.{stage.names.group}/{stage.own('cq')}"
+    assert await plugin("stop", "clusterqueue", name, "--keep-already-running") == f"{shown} stopped\n"
+    await stage.until_active(stage.kinds.cluster_queues, name, active=False)
+    await stage.until_running()
+    assert await plugin("stop", "cq", name) == f"{shown} stopped\n"
+    await stage.until_running(running=False)
+    assert await plugin("resume", "cq", name) == f"{shown} resumed\n"
+    await stage.until_running()
+
+
+async def test_stopped_local_queue_drains_and_resumes(stage: Stage, plugin: Plugin) -> None:
+    await stage.active_queues()
+    await stage.job()
+    await stage.until_running()
+    shown = f"localqueue.{stage.names.group}/lq"
+    assert await plugin("stop", "localqueue", "lq") == f"{shown} stopped\n"
+    await stage.until_running(running=False)
+    assert (await stage.get(stage.kinds.local_queues, "lq"))["spec"]["stopPolicy"] == "HoldAndDrain"
+    assert await plugin("resume", "lq", "lq") == f"{shown} resumed\n"
+    await stage.until_running()
+
+
+async def test_stopped_workload_is_deactivated_and_resumes(stage: Stage, plugin: Plugin) -> None:
+    await stage.active_queues()
+    await stage.job()
+    await stage.until_running()
+    name = (await stage.workload())["metadata"]["name"]
+    shown = f"workload.{stage.names.group}/{name}"
+    assert await plugin("stop", "workload", name) == f"{shown} stopped\n"
+    await stage.until_running(running=False)
+    assert await plugin("resume", "kwl", name) == f"{shown} resumed\n"
+    await stage.until_running()
+
+
+async def test_unknown_queue_is_reported_with_the_command_that_lists_queues(
+    stage: Stage, plugin: Plugin
+) -> None:
+    listed = f"kubectl get localqueues.{stage.names.group} lists what exists"
+    with pytest.raises(AssertionError, match=f'(?s)error: .*"missing" not found.*{listed}'):
+        await plugin("stop", "lq", "missing")
+
+
+async def test_group_that_is_not_served_is_reported_with_the_group_that_is(
+    stage: Stage, plugin: Plugin
+) -> None:
+    (other,) = set(GROUPS) - {stage.names.group}
+    with pytest.raises(AssertionError, match=f"does not serve {other}\nUse --api-group {stage.names.group}"):
+        await plugin("stop", "lq", "lq", f"--api-group={other}")
+
+
+async def test_context_that_does_not_exist_is_reported(plugin: Plugin) -> None:
+    with pytest.raises(AssertionError, match=r"error: .*contexts contains no context 'missing'"):
+        await plugin("stop", "lq", "lq", "--context=missing")
+
+
+async def test_version_shows_the_plugin_and_the_image_of_the_manager(stage: Stage, plugin: Plugin) -> None:
+    labels = {"app.kubernetes.io/part-of": "admitq", "app.kubernetes.io/component": "manager"}
+    pod = {"containers": [{"name": "manager", "image": "example.com/admitq:1"}]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    await stage.create(DEPLOYMENTS, "manager", {"metadata": {"labels": labels}, "spec": spec})
+    assert await plugin("version") == (
+        f"Client version: {VERSION}\n"
+        f"API group: {stage.names.group}\n"
+        f"Manager {stage.namespace}/manager: example.com/admitq:1\n"
+    )
+    assert json.loads(await plugin("version", "--output=json")) == {
+        "clientVersion": VERSION,
+        "apiGroup": stage.names.group,
+        "managers": [
+            {"namespace": stage.namespace, "name": "manager", "image": "example.com/admitq:1"},
+        ],
+    }
+
+
+async def run_in_shell(installation: Installation, command: str) -> str:
+    """Return what a command prints; it may fail."""
+    process = await asyncio.create_subprocess_shell(
+        command,
+        env={**os.environ, **installation.cluster.environment()},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return output.decode()
+
+
+async def test_commands_of_the_guide_print_the_documented_output(
+    stage: Stage, plugin: Plugin, admitq_running: Installation
+) -> None:
+    if stage.names.group != DEFAULT_GROUP:
+        pytest.skip("the documentation is written for admitq's own group")
+    await stage.flavor()
+    await stage.cluster_queue()
+    await stage.local_queue("default")
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}
+    pod_set = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
+    spec = {"queueName": "default", "podSets": [pod_set]}
+    await stage.create(stage.kinds.workloads, "train", {"spec": spec})
+    guide = (REPOSITORY / "docs" / "guides" / "kubectl-plugin.md").read_text()
+    guide = guide.replace("team-a-cq", stage.own("cq")).replace("--namespace team-a", f"-n {stage.namespace}")
+    commands = [part for block in CONSOLE.findall(guide) for part in block.split("$ ")[1:]]
+    assert len(commands) == 9
+    for command, _, expected in (part.partition("\n") for part in commands):
+        assert await run_in_shell(admitq_running, command) == expected, command
