@@ -4,12 +4,14 @@ kubectl runs the console script ``kubectl-admitq``. It must start quickly: a com
 API server, and other large modules, only when it calls the cluster.
 """
 
+import sys
+
 
 def main() -> None:
     """Entry point of the ``kubectl-admitq`` command."""
-    from admitq.plugin.application import application
+    from admitq.plugin.application import run
 
-    application(prog_name="kubectl admitq")
+    sys.exit(run(sys.argv[1:]))
 
 
 __all__ = ["main"]

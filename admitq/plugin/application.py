@@ -1,21 +1,52 @@
-"""The commands of the plugin. Heavy imports happen inside a command, so that help stays quick."""
+"""All commands of the plugin, and how a command line runs one of them."""
 
-import typer
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from admitq.plugin.stop_resume import resume_commands, stop_commands
-from admitq.plugin.version import print_versions
+from admitq.plugin.command import Command
+from admitq.plugin.command_line import parse
+from admitq.plugin.remedies import CommandError
+from admitq.plugin.stop_resume import STOP_AND_RESUME
+from admitq.plugin.version import VERSIONS
 
-application = typer.Typer(
-    name="kubectl-admitq",
-    help="Queues and workloads of admitq.",
-    no_args_is_help=True,
-    # The installation of completion that typer offers is for programs without a prefix such as kubectl.
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # With markup, typer loads rich for each help text.
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-application.add_typer(stop_commands, name="stop")
-application.add_typer(resume_commands, name="resume")
-application.command("version")(print_versions)
+DESCRIPTION: Final = "Queues and workloads of admitq."
+
+SUMMARIES: Final[Mapping[str, str]] = {
+    "stop": "Stop a queue or a workload.",
+    "resume": "Resume a queue or a workload.",
+}
+"""What the commands that begin with the same word have in common."""
+
+COMMANDS: Final[tuple[Command, ...]] = (*STOP_AND_RESUME, VERSIONS)
+"""All commands, in the order of the help."""
+
+FAILED: Final = 1
+"""The exit status of a command that failed."""
+INTERRUPTED: Final = 130
+"""The exit status of a command that the user interrupted, as of any program that SIGINT ends."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command of a command line, and return its exit status."""
+    command, values = parse(arguments, COMMANDS, SUMMARIES, DESCRIPTION)
+    try:
+        command.run(values)
+        sys.stdout.flush()
+    except CommandError as error:
+        print(f"{_error_prefix()} {error}", file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as head, needs no more. Python must not flush to it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return 0
+
+
+def _error_prefix() -> str:
+    """Return the begin of an error; it is red on a terminal, unless NO_COLOR is set."""
+    has_colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return "\033[1;31merror:\033[0m" if has_colors else "error:"

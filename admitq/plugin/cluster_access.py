@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from admitq.plugin.object_kinds import ObjectKind
 from admitq.plugin.options import ClusterOptions
 from admitq.plugin.remedies import CommandError, choose_group, describe_failure
 from admitq.runtime.client import Client, user_agent
@@ -39,14 +40,17 @@ class ClusterAccess:
 
 
 def call_cluster(
-    options: ClusterOptions, action: Callable[[ClusterAccess], Awaitable[Result]], *, about: str = ""
+    options: ClusterOptions,
+    action: Callable[[ClusterAccess], Awaitable[Result]],
+    *,
+    about: ObjectKind | None = None,
 ) -> Result:
     """Run an action with the cluster that the options select, and return its result.
 
     Args:
         options: the options of the command.
         action: what to do.
-        about: the plural of the kind of objects that the action is about, for the text of an error.
+        about: the kind of objects that the action is about, for the text of an error.
 
     Raises:
         CommandError: the cluster cannot be reached or used, or a call of the action failed.
@@ -62,22 +66,25 @@ async def _call(
     credentials: Credentials,
     options: ClusterOptions,
     action: Callable[[ClusterAccess], Awaitable[Result]],
-    about: str,
+    about: ObjectKind | None,
 ) -> Result:
-    resource = about
+    resource = namespace = ""
     try:
         async with Client(credentials, user_agent=user_agent("kubectl"), timeout=TIMEOUT_S) as client:
             served = {
                 group for group, version in await list_group_versions(client) if version == Names.version
             }
             names = names_for(choose_group(served, options.api_group))
-            if about:
-                resource = f"{about}.{names.group}"
-            return await action(ClusterAccess(client, names, options.namespace or credentials.namespace))
+            access = ClusterAccess(client, names, options.namespace or credentials.namespace)
+            if about is not None:
+                found = about.resource(access.kinds)
+                resource, namespace = str(found), access.namespace if found.namespaced else ""
+            return await action(access)
     except CredentialsError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
-        raise CommandError(describe_failure(error, server=credentials.server, resource=resource)) from error
+        text = describe_failure(error, server=credentials.server, resource=resource, namespace=namespace)
+        raise CommandError(text) from error
 
 
 def find_credentials(options: ClusterOptions) -> Credentials:
@@ -86,10 +93,16 @@ def find_credentials(options: ClusterOptions) -> Credentials:
     Raises:
         CredentialsError: there are none, or they cannot be used.
     """
-    if options.kubeconfig is not None:
-        return from_kubeconfig([options.kubeconfig], context=options.context)
-    paths = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    paths = paths or [Path.home() / ".kube" / "config"]
-    if options.context is not None or any(path.exists() for path in paths):
+    paths = kubeconfig_paths(options)
+    is_chosen = options.kubeconfig is not None or options.context is not None
+    if is_chosen or any(path.exists() for path in paths):
         return from_kubeconfig(paths, context=options.context)
     return load_credentials()
+
+
+def kubeconfig_paths(options: ClusterOptions) -> list[Path]:
+    """Return the kubeconfig files that apply, whether they exist or not."""
+    if options.kubeconfig is not None:
+        return [options.kubeconfig]
+    paths = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return paths or [Path.home() / ".kube" / "config"]

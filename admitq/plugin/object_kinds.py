@@ -1,16 +1,13 @@
 """The kinds of objects that commands of the plugin accept, with their other names."""
 
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from admitq.runtime.kinds import Kinds
     from admitq.runtime.resources import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKind:
+class ObjectKind(NamedTuple):
     """A kind on the command line. ``attribute`` names its resource in `Kinds`, ``title`` is for texts."""
 
     name: str
@@ -18,9 +15,14 @@ class ObjectKind:
     attribute: str
     title: str
 
+    @property
+    def plural(self) -> str:
+        """The plural, as in paths of the API server."""
+        return f"{self.name}s"
+
     def resource(self, kinds: "Kinds") -> "Resource":
         """Return the resource of this kind under the API group of a cluster."""
-        return attrgetter(self.attribute)(kinds)
+        return getattr(kinds, self.attribute)
 
 
 WORKLOAD: Final = ObjectKind("workload", ("workloads", "kwl"), "workloads", "Workload")

@@ -1,48 +1,52 @@
-"""Options that all commands of the plugin share. They have the names that kubectl gives them."""
+"""Parameters that several commands share. They have the names that kubectl gives them."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import typer
-
+from admitq.plugin.command import Arguments, Parameter
 from admitq_api.labels import GROUPS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GROUP_VARIABLE: Final = "ADMITQ_API_GROUP"
 """The environment variable that sets ``--api-group``."""
 
-KubeconfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--kubeconfig",
-        help="Kubeconfig file; without one the files of KUBECONFIG, or ~/.kube/config.",
-        metavar="FILE",
-    ),
-]
-ContextOption = Annotated[
-    str | None,
-    typer.Option("--context", help="Context of the kubeconfig; without one the current.", metavar="NAME"),
-]
-NamespaceOption = Annotated[
-    str | None,
-    typer.Option("--namespace", "-n", help="Namespace; without one that of the context.", metavar="NAME"),
-]
-ApiGroupOption = Annotated[
-    str | None,
-    typer.Option(
-        "--api-group",
-        envvar=GROUP_VARIABLE,
-        help=f"One of {', '.join(GROUPS)}; without one the group that the cluster serves.",
-        metavar="GROUP",
-    ),
-]
+NAMESPACE: Final = Parameter(
+    ("--namespace", "-n"), "Namespace; without one that of the context.", "NAME", completes="namespaces"
+)
+CONTEXT: Final = Parameter(
+    ("--context",), "Context of the kubeconfig; without one the current.", "NAME", completes="contexts"
+)
+KUBECONFIG: Final = Parameter(
+    ("--kubeconfig",),
+    "Kubeconfig file; without one the files of KUBECONFIG, or ~/.kube/config.",
+    "FILE",
+    completes="files",
+)
+API_GROUP: Final = Parameter(
+    ("--api-group",),
+    f"One of {', '.join(GROUPS)}; without one the group that the cluster serves. The variable "
+    f"{GROUP_VARIABLE} sets it, too.",
+    "GROUP",
+    variable=GROUP_VARIABLE,
+    completes="groups",
+)
+CLUSTER: Final = (NAMESPACE, CONTEXT, KUBECONFIG, API_GROUP)
+"""The parameters that select cluster and namespace. Commands that call a cluster have them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
+class ClusterOptions(NamedTuple):
     """The cluster and the namespace of a command, as the user gives them; None selects the default."""
 
-    kubeconfig: Path | None = None
+    kubeconfig: "Path | None" = None
     context: str | None = None
     namespace: str | None = None
     api_group: str | None = None
+
+    @classmethod
+    def of(cls, arguments: Arguments) -> "ClusterOptions":
+        """Return the options of a command line."""
+        from pathlib import Path
+
+        kubeconfig = None if arguments.kubeconfig is None else Path(arguments.kubeconfig)
+        return cls(kubeconfig, arguments.context, arguments.namespace, arguments.api_group)

@@ -11,16 +11,24 @@ if TYPE_CHECKING:
 
 
 class CommandError(Exception):
-    """A command cannot do its work. The message has the error and the remedy."""
+    """A command cannot do its work. The message has the error and the remedy.
+
+    ``status`` is the exit status of the command.
+    """
+
+    def __init__(self, message: str, *, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
 
 
-def describe_failure(error: "ApiError", *, server: str, resource: str = "") -> str:
+def describe_failure(error: "ApiError", *, server: str, resource: str = "", namespace: str = "") -> str:
     """Return the text for a failed call.
 
     Args:
         error: the failure.
         server: the URL of the API server.
         resource: the plural and the group of the objects of the command, as kubectl accepts them.
+        namespace: the namespace of these objects; empty if they have none.
     """
     match error.status:
         case 0 | 408 | 502 | 503 | 504:
@@ -34,7 +42,8 @@ def describe_failure(error: "ApiError", *, server: str, resource: str = "") -> s
                 f"{error.message}\nAsk an administrator for the right; kubectl auth can-i --list shows yours."
             )
         case 404 if resource:
-            return f"{error.message}\nkubectl get {resource} lists what exists."
+            listing = f"kubectl get {resource}{f' -n {namespace}' if namespace else ''}"
+            return f"{error.message}\n{listing} lists what exists."
         case 409 if error.is_already_exists:
             return f"{error.message}\nUse another name, or change the object with kubectl edit."
         case 429:

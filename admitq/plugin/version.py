@@ -1,19 +1,10 @@
 """``version``: the version of the plugin, and the images of the managers in the cluster."""
 
-import json
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from admitq.plugin.failures import exit_on_failure
-from admitq.plugin.options import (
-    ApiGroupOption,
-    ClusterOptions,
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-)
+from admitq.plugin.command import Arguments, Command, Parameter
+from admitq.plugin.documents import print_document
+from admitq.plugin.options import CLUSTER, ClusterOptions
 from admitq.plugin.remedies import CommandError
 from admitq_api.json_objects import JsonObject, objects_at, text_at
 
@@ -23,13 +14,8 @@ if TYPE_CHECKING:
 MANAGERS: Final = "app.kubernetes.io/part-of=admitq,app.kubernetes.io/component=manager"
 """The labels of the Deployment of a manager, as the chart sets them."""
 
-
-class VersionFormat(StrEnum):
-    """How the versions are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
+TEXT: Final = "text"
+"""The format for people."""
 
 
 def manager_images(deployments: list[JsonObject]) -> list[dict[str, str]]:
@@ -46,53 +32,36 @@ def manager_images(deployments: list[JsonObject]) -> list[dict[str, str]]:
     return sorted(managers, key=lambda one: (one["namespace"], one["name"]))
 
 
-@exit_on_failure
-def print_versions(
-    only_client: Annotated[
-        bool, typer.Option("--client", help="Print only the version of the plugin, and call no cluster.")
-    ] = False,
-    output: Annotated[VersionFormat, typer.Option("--output", "-o", help="Format.")] = VersionFormat.TEXT,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
-    api_group: ApiGroupOption = None,
-) -> None:
-    """Print the version of the plugin, and the image of each manager.
-
-    Without --namespace the managers of all namespaces are listed, which needs the right to list Deployments.
-    """
-    # The package is read for its version, which takes a while.
+def print_versions(arguments: Arguments) -> None:
+    """Print the version of the plugin, and the image of each manager."""
+    # Reading the metadata of the package takes as long as the rest of the start.
     from admitq_api.version import VERSION
 
-    if only_client:
-        _print({"clientVersion": VERSION}, output)
+    if arguments.client:
+        _print({"clientVersion": VERSION}, arguments.output)
         return
     from admitq.plugin.cluster_access import call_cluster
 
     async def read(access: "ClusterAccess") -> dict[str, Any]:
         from admitq.runtime.resources import DEPLOYMENTS
 
-        found, _ = await access.client.list(DEPLOYMENTS, namespace, MANAGERS)
+        found, _ = await access.client.list(DEPLOYMENTS, arguments.namespace, MANAGERS)
         return {"apiGroup": access.names.group, "managers": manager_images([*found])}
 
     try:
-        versions = call_cluster(ClusterOptions(kubeconfig, context, namespace, api_group), read)
+        versions = call_cluster(ClusterOptions.of(arguments), read)
     except CommandError as error:
-        if output is VersionFormat.TEXT:
-            _print({"clientVersion": VERSION}, output)
+        if arguments.output == TEXT:
+            _print({"clientVersion": VERSION}, arguments.output)
         raise CommandError(f"{error}\nkubectl admitq version --client calls no cluster.") from error
-    _print({"clientVersion": VERSION, **versions}, output)
+    _print({"clientVersion": VERSION, **versions}, arguments.output)
 
 
-def _print(versions: dict[str, Any], output: VersionFormat) -> None:
-    if output is VersionFormat.JSON:
-        typer.echo(json.dumps(versions, indent=2))
-    elif output is VersionFormat.YAML:
-        import yaml
-
-        typer.echo(yaml.dump(versions, Dumper=yaml.CSafeDumper, sort_keys=False), nl=False)
+def _print(versions: dict[str, Any], output: str) -> None:
+    if output == TEXT:
+        print("\n".join(_lines(versions)))
     else:
-        typer.echo("\n".join(_lines(versions)))
+        print_document(versions, output)
 
 
 def _lines(versions: dict[str, Any]) -> list[str]:
@@ -103,3 +72,18 @@ def _lines(versions: dict[str, Any]) -> list[str]:
         if not versions["managers"]:
             lines.append("Manager: no Deployment of a manager exists")
     return lines
+
+
+VERSIONS: Final = Command(
+    ("version",),
+    "Print the version of the plugin, and the image of each manager.\n\n"
+    "Without --namespace it lists the managers of all namespaces, and needs the right to list Deployments.",
+    (
+        Parameter(
+            ("--client",), "Print only the version of the plugin, and call no cluster.", is_switch=True
+        ),
+        Parameter(("--output", "-o"), "Format.", choices=(TEXT, "json", "yaml"), default=TEXT),
+        *CLUSTER,
+    ),
+    print_versions,
+)

@@ -13,7 +13,9 @@ from admitq.integrations.base import Integration
 from admitq.integrations.capabilities import CAPABILITIES, Capability
 from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq.metrics.table import TABLE, SeriesType
-from admitq.plugin.application import application as plugin
+from admitq.plugin.application import COMMANDS as PLUGIN_COMMANDS
+from admitq.plugin.command import Command, Parameter
+from admitq.plugin.command_line import PROGRAM as PLUGIN
 from admitq.workloads.evictions import EVICTIONS
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from generators import chart_values
@@ -179,12 +181,8 @@ def labels() -> str:
 def cli() -> str:
     """Return the page of commands."""
     lines: list[str] = []
-    commands = [
-        *_commands("admitq", get_command(application)),
-        *_commands("kubectl admitq", get_command(plugin)),
-    ]
-    for name, command in commands:
-        lines += ["", f"## {name}", "", command.help or "", ""]
+    for name, command in _commands(get_command(application)):
+        lines += ["", f"## admitq {name}", "", command.help or "", ""]
         options = [
             parameter
             for parameter in command.params
@@ -192,6 +190,8 @@ def cli() -> str:
         ]
         if options:
             lines += table(("option", "default", "meaning"), [_option(option) for option in options])
+    for plugin_command in PLUGIN_COMMANDS:
+        lines += _plugin_command(plugin_command)
     return _page(
         "Commands",
         "The image runs `admitq`. With an invalid configuration, a process exits with status 2, and prints "
@@ -200,13 +200,24 @@ def cli() -> str:
     )
 
 
-def _commands(prefix: str, root: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the full name of each command that is not hidden, also of the commands of a group."""
-    for name, command in root.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(f"{prefix} {name}", command)
-        elif not command.hidden:
-            yield f"{prefix} {name}", command
+def _commands(root: Any) -> Iterator[tuple[str, Any]]:
+    yield from root.commands.items()
+
+
+def _plugin_command(command: Command) -> Iterator[str]:
+    yield from ("", f"## {PLUGIN} {' '.join(command.words)}", "", command.help, "")
+    if command.aliases:
+        yield from (f"Other names: {', '.join(f'`{alias}`' for alias in command.aliases)}.", "")
+    if command.parameters:
+        yield from table(("option", "default", "meaning"), [*map(_plugin_parameter, command.parameters)])
+
+
+def _plugin_parameter(parameter: Parameter) -> tuple[str, str, str]:
+    value = "\\|".join(parameter.choices) or parameter.metavar
+    if not parameter.is_option:
+        return f"`{value}`", "", parameter.help
+    name = ", ".join(parameter.names) + ("" if parameter.is_switch else f" {value}")
+    return f"`{name}`", f"`{parameter.default}`" if parameter.default else "", parameter.help
 
 
 def _option(option: Any) -> tuple[str, str, str]:

@@ -80,7 +80,7 @@ async def test_stopped_workload_is_deactivated_and_resumes(stage: Stage, plugin:
 async def test_unknown_queue_is_reported_with_the_command_that_lists_queues(
     stage: Stage, plugin: Plugin
 ) -> None:
-    listed = f"kubectl get localqueues.{stage.names.group} lists what exists"
+    listed = f"kubectl get localqueues.{stage.names.group} -n {stage.namespace} lists what exists"
     with pytest.raises(AssertionError, match=f'(?s)error: .*"missing" not found.*{listed}'):
         await plugin("stop", "lq", "missing")
 
@@ -144,6 +144,7 @@ async def test_commands_of_the_guide_print_the_documented_output(
     await stage.create(stage.kinds.workloads, "train", {"spec": spec})
     guide = (REPOSITORY / "docs" / "guides" / "kubectl-plugin.md").read_text()
     guide = guide.replace("team-a-cq", stage.own("cq")).replace("--namespace team-a", f"-n {stage.namespace}")
+    guide = guide.replace("-n team-a", f"-n {stage.namespace}")
     commands = [part for block in CONSOLE.findall(guide) for part in block.split("$ ")[1:]]
     assert len(commands) == 9
     for command, _, expected in (part.partition("\n") for part in commands):

@@ -35,6 +35,12 @@ def test_failure_without_remedy_is_described_by_the_message_of_the_api_server(
     assert describe_failure(error, server="https://a.example.com") == "the message"
 
 
+def test_remedy_of_a_missing_object_names_its_namespace() -> None:
+    error = ApiError(404, "NotFound", "the message")
+    text = describe_failure(error, server="https://a.example.com", resource="localqueues.d", namespace="n")
+    assert "kubectl get localqueues.d -n n lists" in text
+
+
 @pytest.mark.parametrize(
     ("served", "requested", "group"),
     [

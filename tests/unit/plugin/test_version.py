@@ -4,9 +4,8 @@ import json
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from admitq.plugin.application import application
+from admitq.plugin.application import run
 from admitq.plugin.version import manager_images
 from admitq_api.json_objects import JsonObject
 from admitq_api.version import VERSION
@@ -33,12 +32,14 @@ def test_deployment_without_container_is_not_listed(shown: JsonObject) -> None:
     assert manager_images([shown]) == []
 
 
-def test_client_version_needs_no_cluster() -> None:
-    result = CliRunner().invoke(application, ["version", "--client"])
-    assert (result.exit_code, result.stdout) == (0, f"Client version: {VERSION}\n")
+def test_client_version_needs_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["version", "--client"]) == 0
+    assert capsys.readouterr().out == f"Client version: {VERSION}\n"
 
 
-def test_client_version_is_printed_as_json_and_yaml() -> None:
-    as_json = CliRunner().invoke(application, ["version", "--client", "-o", "json"]).stdout
-    as_yaml = CliRunner().invoke(application, ["version", "--client", "-o", "yaml"]).stdout
+def test_client_version_is_printed_as_json_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["version", "--client", "-o", "json"])
+    as_json = capsys.readouterr().out
+    run(["version", "--client", "-o", "yaml"])
+    as_yaml = capsys.readouterr().out
     assert json.loads(as_json) == yaml.safe_load(as_yaml) == {"clientVersion": VERSION}

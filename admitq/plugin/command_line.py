@@ -1,0 +1,109 @@
+"""The parser of command lines, built from commands.
+
+It is that of the standard library. typer, with which the command ``admitq`` is built, imports pydantic for
+each command line, which takes longer than the whole plugin may take to start.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from admitq.plugin.command import Arguments, Command, Parameter
+
+PROGRAM: Final = "kubectl admitq"
+
+WRONG_LINE: Final = 2
+"""The exit status after a command line that is not valid."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors end with the remedy."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **options,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_LINE, f"error: {message}\n{self.prog} --help shows what is possible.\n")
+
+
+def parse(
+    arguments: Sequence[str],
+    commands: Sequence[Command],
+    summaries: Mapping[str, str],
+    description: str,
+) -> tuple[Command, Arguments]:
+    """Return the command of a command line, and the values of its parameters.
+
+    Args:
+        arguments: the command line, without the name of the program.
+        commands: all commands.
+        summaries: what the commands with the same first word have in common.
+        description: what the program does.
+
+    Raises:
+        SystemExit: the line is not valid, or asks for help, which is then printed.
+    """
+    parser = _create_parser(commands, summaries, description)
+    values = Arguments()
+    parser.parse_args(arguments, values)
+    unfinished: argparse.ArgumentParser | None = getattr(values, "unfinished", None)
+    if unfinished is not None:
+        unfinished.print_help()
+        unfinished.exit()
+    return values.command, values
+
+
+def _create_parser(
+    commands: Sequence[Command], summaries: Mapping[str, str], description: str
+) -> argparse.ArgumentParser:
+    root = _Parser(prog=PROGRAM, description=description)
+    root.set_defaults(unfinished=root)
+    first_words = _subparsers(root)
+    groups: dict[str, Any] = {}
+    for command in commands:
+        siblings = first_words
+        *group_words, last = command.words
+        for word in group_words:
+            if word not in groups:
+                group = _add(first_words, word, summaries[word])
+                group.set_defaults(unfinished=group)
+                groups[word] = _subparsers(group)
+            siblings = groups[word]
+        leaf = _add(siblings, last, command.help, command.aliases)
+        leaf.set_defaults(command=command, unfinished=None)
+        for parameter in command.parameters:
+            _add_parameter(leaf, parameter)
+    return root
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> Any:
+    return parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+
+
+def _add(siblings: Any, word: str, text: str, aliases: Sequence[str] = ()) -> argparse.ArgumentParser:
+    return siblings.add_parser(word, aliases=aliases, help=text.partition("\n")[0], description=text)
+
+
+def _add_parameter(parser: argparse.ArgumentParser, parameter: Parameter) -> None:
+    options: dict[str, Any] = {"help": parameter.help.replace("%", "%%")}
+    if parameter.choices:
+        options["choices"] = parameter.choices
+    elif not parameter.is_switch:
+        options["metavar"] = parameter.metavar
+    if not parameter.is_option:
+        parser.add_argument(parameter.attribute, **options)
+        return
+    options["dest"] = parameter.attribute
+    if parameter.is_switch:
+        parser.add_argument(*parameter.names, action="store_true", **options)
+        return
+    default: Any = os.environ.get(parameter.variable) or parameter.default
+    if parameter.is_repeated:
+        options["action"] = "append"
+        default = []
+    parser.add_argument(*parameter.names, default=default, required=parameter.is_required, **options)
