@@ -14,4 +14,11 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-__all__ = ["main"]
+def answer_kubectl() -> None:
+    """Entry point of ``kubectl_complete-admitq``, which kubectl runs to complete a command line."""
+    from admitq.plugin.shells import answer_kubectl
+
+    answer_kubectl()
+
+
+__all__ = ["answer_kubectl", "main"]

@@ -7,19 +7,35 @@ from typing import Final
 
 from admitq.plugin.command import Command
 from admitq.plugin.command_line import parse
+from admitq.plugin.create import CREATIONS
+from admitq.plugin.lists import LISTS
 from admitq.plugin.remedies import CommandError
+from admitq.plugin.shells import COMPLETION
 from admitq.plugin.stop_resume import STOP_AND_RESUME
 from admitq.plugin.version import VERSIONS
+from admitq.plugin.workload_commands import WORKLOAD_COMMANDS
 
 DESCRIPTION: Final = "Queues and workloads of admitq."
 
 SUMMARIES: Final[Mapping[str, str]] = {
+    "list": "List workloads, queues, flavors or pods.",
+    "create": "Create a queue or a flavor.",
     "stop": "Stop a queue or a workload.",
     "resume": "Resume a queue or a workload.",
+    "hold": "Hold a workload that waits.",
+    "release": "Release a held workload.",
+    "move": "Move a workload to another queue.",
 }
 """What the commands that begin with the same word have in common."""
 
-COMMANDS: Final[tuple[Command, ...]] = (*STOP_AND_RESUME, VERSIONS)
+COMMANDS: Final[tuple[Command, ...]] = (
+    *LISTS,
+    *CREATIONS,
+    *STOP_AND_RESUME,
+    *WORKLOAD_COMMANDS,
+    COMPLETION,
+    VERSIONS,
+)
 """All commands, in the order of the help."""
 
 FAILED: Final = 1

@@ -44,6 +44,7 @@ def call_cluster(
     action: Callable[[ClusterAccess], Awaitable[Result]],
     *,
     about: ObjectKind | None = None,
+    timeout: float = TIMEOUT_S,
 ) -> Result:
     """Run an action with the cluster that the options select, and return its result.
 
@@ -51,6 +52,7 @@ def call_cluster(
         options: the options of the command.
         action: what to do.
         about: the kind of objects that the action is about, for the text of an error.
+        timeout: how long each call may take, in seconds.
 
     Raises:
         CommandError: the cluster cannot be reached or used, or a call of the action failed.
@@ -59,7 +61,7 @@ def call_cluster(
         credentials = find_credentials(options)
     except CredentialsError as error:
         raise CommandError(str(error)) from error
-    return asyncio.run(_call(credentials, options, action, about))
+    return asyncio.run(_call(credentials, options, action, about, timeout))
 
 
 async def _call(
@@ -67,10 +69,11 @@ async def _call(
     options: ClusterOptions,
     action: Callable[[ClusterAccess], Awaitable[Result]],
     about: ObjectKind | None,
+    timeout: float,  # noqa: ASYNC109 - the deadline of each call
 ) -> Result:
     resource = namespace = ""
     try:
-        async with Client(credentials, user_agent=user_agent("kubectl"), timeout=TIMEOUT_S) as client:
+        async with Client(credentials, user_agent=user_agent("kubectl"), timeout=timeout) as client:
             served = {
                 group for group, version in await list_group_versions(client) if version == Names.version
             }

@@ -28,3 +28,9 @@ class ObjectKind(NamedTuple):
 WORKLOAD: Final = ObjectKind("workload", ("workloads", "kwl"), "workloads", "Workload")
 CLUSTER_QUEUE: Final = ObjectKind("clusterqueue", ("clusterqueues", "cq"), "cluster_queues", "ClusterQueue")
 LOCAL_QUEUE: Final = ObjectKind("localqueue", ("localqueues", "lq"), "local_queues", "LocalQueue")
+RESOURCE_FLAVOR: Final = ObjectKind(
+    "resourceflavor", ("resourceflavors", "rf"), "resource_flavors", "ResourceFlavor"
+)
+
+KINDS: Final = (WORKLOAD, CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR)
+"""All kinds that commands accept."""

@@ -371,6 +371,15 @@ def from_kubeconfig(paths: list[Path], *, context: str | None = None) -> Credent
     )
 
 
+def list_contexts(paths: list[Path]) -> list[str]:
+    """Return the names of the contexts of kubeconfig files.
+
+    Raises:
+        CredentialsError: A file cannot be read, or there is none.
+    """
+    return [str(entry.get("name")) for entry in _merge(paths)["contexts"]]
+
+
 def _merge(paths: list[Path]) -> dict[str, Any]:
     """Merge files. The first of several entries with one name applies.
 

@@ -1,9 +1,12 @@
 """Fixtures: fresh namespaces beside a running admitq, which are cleaned up afterwards."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -20,6 +23,7 @@ from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.example_check import ChooseState, ExampleCheck
 from tests.controlplane.kind_cases import KindCase, load
 from tests.controlplane.stage import Stage
+from tests.controlplane.user_programs import kubectl
 
 
 @pytest.fixture
@@ -199,3 +203,18 @@ def case(kind: Integration, api_group: str, definitions: Callable[[Iterable[str]
     found = load(kind, api_group)
     definitions(found.definitions)
     return found
+
+
+Plugin = Callable[..., Coroutine[Any, Any, str]]
+
+
+@pytest.fixture
+def plugin(stage: Stage, admitq_running: Installation, monkeypatch: pytest.MonkeyPatch) -> Plugin:
+    """A function that lets kubectl run a command of its plugin in the namespace of the story."""
+    scripts = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{scripts}{os.pathsep}{os.environ['PATH']}")
+
+    def run(*arguments: str) -> Coroutine[Any, Any, str]:
+        return kubectl(admitq_running.cluster, "admitq", *arguments, f"--namespace={stage.namespace}")
+
+    return run

@@ -4,10 +4,6 @@ import asyncio
 import json
 import os
 import re
-import sys
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,27 +12,11 @@ from admitq_api.labels import DEFAULT_GROUP, GROUPS
 from admitq_api.version import VERSION
 from localcluster.folders import REPOSITORY
 from localcluster.installation import Installation
+from tests.controlplane.conftest import Plugin
 from tests.controlplane.stage import Stage
-from tests.controlplane.user_programs import kubectl
 
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A block with commands, each after ``$``, and their output."""
-
-SCRIPTS = Path(sys.executable).parent
-"""The folder with the console scripts, which must be on the PATH of kubectl."""
-
-Plugin = Callable[..., Coroutine[Any, Any, str]]
-
-
-@pytest.fixture
-def plugin(stage: Stage, admitq_running: Installation, monkeypatch: pytest.MonkeyPatch) -> Plugin:
-    """Run a command of the plugin in the namespace of the story."""
-    monkeypatch.setenv("PATH", f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}")
-
-    def run(*arguments: str) -> Coroutine[Any, Any, str]:
-        return kubectl(admitq_running.cluster, "admitq", *arguments, f"--namespace={stage.namespace}")
-
-    return run
 
 
 async def test_stopped_cluster_queue_drains_and_resumes(stage: Stage, plugin: Plugin) -> None:
@@ -130,22 +110,55 @@ async def run_in_shell(installation: Installation, command: str) -> str:
     return output.decode()
 
 
+WORKLOAD_NAME = re.compile(r"\b(job-(\w+)-[0-9a-f]{5})\b")
+"""The name of the Workload of a Job, and the name of the Job."""
+DURATION = re.compile(r"\b\d+[smh]\b")
+SPACES = re.compile(r" +")
+
+
+def comparable(output: str) -> str:
+    """What a command printed, without what differs from run to run: durations, and widths of columns."""
+    return SPACES.sub(" ", DURATION.sub("?s", output))
+
+
 async def test_commands_of_the_guide_print_the_documented_output(
     stage: Stage, plugin: Plugin, admitq_running: Installation
 ) -> None:
     if stage.names.group != DEFAULT_GROUP:
         pytest.skip("the documentation is written for admitq's own group")
-    await stage.flavor()
-    await stage.cluster_queue()
-    await stage.local_queue("default")
-    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}
-    pod_set = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
-    spec = {"queueName": "default", "podSets": [pod_set]}
-    await stage.create(stage.kinds.workloads, "train", {"spec": spec})
     guide = (REPOSITORY / "docs" / "guides" / "kubectl-plugin.md").read_text()
-    guide = guide.replace("team-a-cq", stage.own("cq")).replace("--namespace team-a", f"-n {stage.namespace}")
-    guide = guide.replace("-n team-a", f"-n {stage.namespace}")
+    guide = guide.replace("team-a-cq", stage.own("cq")).replace("team-a-flavor", stage.own("f"))
+    guide = re.sub(r"\bteam-a\b", stage.namespace, guide)
     commands = [part for block in CONSOLE.findall(guide) for part in block.split("$ ")[1:]]
-    assert len(commands) == 9
-    for command, _, expected in (part.partition("\n") for part in commands):
-        assert await run_in_shell(admitq_running, command) == expected, command
+    assert len(commands) == 22
+    workloads: dict[str, str] = {}
+    for part in commands:
+        if " list " in part and not workloads:
+            workloads = await run_documented_jobs(stage)
+        text = part
+        for documented, job in WORKLOAD_NAME.findall(part):
+            text = text.replace(documented, workloads[job])
+        command, _, expected = text.partition("\n")
+        assert comparable(await run_in_shell(admitq_running, command)) == comparable(expected), command
+
+
+async def run_documented_jobs(stage: Stage) -> dict[str, str]:
+    """Create the jobs that the guide lists, and return the names of their Workloads."""
+    await stage.until_active(stage.kinds.local_queues, "default")
+    await stage.job("train", queue="default")
+    await stage.until_running("train")
+    await stage.job("large", queue="default", cpu=9)
+    await stage.until_condition("QuotaReserved", "ExceedsMaxQuota", "large")
+
+    async def are_counted() -> bool:
+        statuses = [
+            (await stage.get(resource, name))["status"]
+            for resource, name in (
+                (stage.kinds.local_queues, "default"),
+                (stage.kinds.cluster_queues, stage.own("cq")),
+            )
+        ]
+        return [(one["pendingWorkloads"], one["admittedWorkloads"]) for one in statuses] == [(1, 1)] * 2
+
+    await stage.until(are_counted)
+    return {job: (await stage.workload(job))["metadata"]["name"] for job in ("train", "large")}

@@ -1,0 +1,140 @@
+"""What may come next on a command line."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from admitq.plugin.application import COMMANDS, SUMMARIES, run
+from admitq.plugin.completion import Answer, Candidate, complete, join_assignments
+from admitq.plugin.live_names import look_up
+from admitq.plugin.shells import render_answer
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "clusterqueues": ("cq-a", "cq-b"),
+    "localqueues": ("lq-a", "lq-b"),
+    "workloads": ("w-a", "w-b"),
+    "namespaces": ("ns-a",),
+    "contexts": ("ctx",),
+    "groups": ("example.com",),
+}
+
+
+def answer(*line: str) -> Answer:
+    return complete(line, COMMANDS, SUMMARIES, lambda source, _values: NAMES[source])
+
+
+def values(*line: str) -> list[str]:
+    return [candidate.value for candidate in answer(*line).candidates]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (("res",), ["resume"]),
+        (("stop", ""), ["workload", "clusterqueue", "localqueue"]),
+        (("stop", "cl"), ["clusterqueue"]),
+        (("nothing", ""), []),
+        (("stop", "nothing", ""), []),
+        (("stop", "cq", ""), ["cq-a", "cq-b"]),
+        (("stop", "cq", "cq-b"), ["cq-b"]),
+        (("stop", "cq", "cq-a", ""), []),
+        (("stop", "cq", "--keep-already-running", ""), ["cq-a", "cq-b"]),
+        (("stop", "lq", "-n", ""), ["ns-a"]),
+        (("stop", "lq", "-n", "ns-a", ""), ["lq-a", "lq-b"]),
+        (("stop", "lq", "-n=ns-a", ""), ["lq-a", "lq-b"]),
+        (("stop", "lq", "--context="), ["ctx"]),
+        (("stop", "lq", "--context", "="), ["ctx"]),
+        (("stop", "lq", "--context", "=", "c"), ["ctx"]),
+        (("stop", "lq", "--api-group", "e"), ["example.com"]),
+        (("stop", "lq", "--nothing="), []),
+        (("stop", "lq", "--nothing", ""), ["lq-a", "lq-b"]),
+        (("stop", "cq", "--kee"), ["--keep-already-running"]),
+        (("stop", "cq", "--keep-already-running", "--kee"), []),
+        (("stop", "cq", "--he"), ["--help"]),
+        (("list", "kwl", "--status", "p"), ["pending"]),
+        (("list", "kwl", "--status=pending", "--stat"), ["--status"]),
+        (("list", "kwl", "-q", ""), ["lq-a", "lq-b"]),
+        (("create", "lq", "new", "-c", "cq-a"), ["cq-a"]),
+        (("create", "lq", ""), []),
+        (("move", "workload", "w-a", "--to", "lq-"), ["lq-a", "lq-b"]),
+        (("completion", "z"), ["zsh"]),
+    ],
+)
+def test_candidates_continue_the_last_word(line: tuple[str, ...], expected: list[str]) -> None:
+    assert values(*line) == expected
+
+
+@pytest.mark.parametrize("line", [(), ("",)])
+def test_first_word_is_one_of_all_commands_with_its_meaning(line: tuple[str, ...]) -> None:
+    candidates = answer(*line).candidates
+    assert {one.value for one in candidates} == {command.words[0] for command in COMMANDS}
+    assert Candidate("stop", "Stop a queue or a workload.") in candidates
+
+
+def test_files_are_left_to_the_shell() -> None:
+    assert answer("stop", "lq", "--kubeconfig", "") == Answer((), files=True)
+
+
+def test_names_are_looked_up_in_the_cluster_and_the_namespace_of_the_line() -> None:
+    seen: list[tuple[str, Mapping[str, str]]] = []
+
+    def record(source: str, options: Mapping[str, str]) -> list[str]:
+        seen.append((source, options))
+        return []
+
+    complete(("stop", "lq", "--context=c", "-n", "n", ""), COMMANDS, SUMMARIES, record)
+    assert seen == [("localqueues", {"context": "c", "namespace": "n"})]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("a", "=", "b"), ["a", "=", "b"]),
+        (("--a", "=", "b", "c"), ["--a=b", "c"]),
+        (("--a", "="), ["--a="]),
+        (("--a=b", "c"), ["--a=b", "c"]),
+    ],
+)
+def test_assignments_that_bash_splits_are_joined(line: tuple[str, ...], words: list[str]) -> None:
+    assert join_assignments(line) == words
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (Answer(()), ":4"),
+        (Answer((), files=True), ":0"),
+        (Answer((Candidate("a", "A."), Candidate("b"), Candidate("c\n:0"))), "a\tA.\nb\n:4"),
+    ],
+)
+def test_answer_has_a_candidate_a_line_and_the_directive(given: Answer, text: str) -> None:
+    assert render_answer(given) == text
+
+
+def test_contexts_are_those_of_the_kubeconfig(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("contexts: [{name: b}, {name: a}]")
+    assert look_up("contexts", {"kubeconfig": str(path)}) == ["a", "b"]
+
+
+@pytest.mark.parametrize("source", ["contexts", "clusterqueues", "namespaces"])
+def test_names_that_cannot_be_read_are_none(tmp_path: Path, source: str) -> None:
+    assert look_up(source, {"kubeconfig": str(tmp_path / "missing")}) == []
+
+
+def test_script_of_bash_completes_the_last_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["completion", "bash"])
+    script = capsys.readouterr().out
+    (tmp_path / "kubectl_complete-admitq").write_text(
+        "#!/bin/sh\nprintf '%s\\tmeaning\\n' \"$@\" ; echo :4\n"
+    )
+    (tmp_path / "kubectl_complete-admitq").chmod(0o755)
+    program = f"""{script}
+PATH={tmp_path}:$PATH COMP_WORDS=(kubectl-admitq stop 'a b' '' later) COMP_CWORD=3
+_kubectl_admitq
+printf '[%s]' "${{COMPREPLY[@]}}"
+"""
+    result = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "[stop][a b][]"
