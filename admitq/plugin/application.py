@@ -8,10 +8,13 @@ from typing import Final
 from admitq.plugin.command import Command
 from admitq.plugin.command_line import parse
 from admitq.plugin.create import CREATIONS
+from admitq.plugin.doctor import DOCTOR
+from admitq.plugin.history import HISTORY
 from admitq.plugin.lists import LISTS
 from admitq.plugin.remedies import CommandError
 from admitq.plugin.shells import COMPLETION
 from admitq.plugin.stop_resume import STOP_AND_RESUME
+from admitq.plugin.top import TOP
 from admitq.plugin.version import VERSIONS
 from admitq.plugin.workload_commands import WORKLOAD_COMMANDS
 
@@ -30,9 +33,12 @@ SUMMARIES: Final[Mapping[str, str]] = {
 
 COMMANDS: Final[tuple[Command, ...]] = (
     *LISTS,
+    TOP,
+    HISTORY,
     *CREATIONS,
     *STOP_AND_RESUME,
     *WORKLOAD_COMMANDS,
+    DOCTOR,
     COMPLETION,
     VERSIONS,
 )
@@ -48,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command of a command line, and return its exit status."""
     command, values = parse(arguments, COMMANDS, SUMMARIES, DESCRIPTION)
     try:
-        command.run(values)
+        status = command.run(values)
         sys.stdout.flush()
     except CommandError as error:
         print(f"{_error_prefix()} {error}", file=sys.stderr)
@@ -59,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
         # The reader, such as head, needs no more. Python must not flush to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    return 0
+    return status or 0
 
 
 def _error_prefix() -> str:

@@ -62,12 +62,12 @@ class Command(NamedTuple):
         words: what the user writes after ``kubectl admitq``, without parameters.
         help: what the command does. Its first paragraph is one line.
         parameters: arguments first, in their order on the command line.
-        run: runs the command.
+        run: runs the command, and returns its exit status; None means 0.
         aliases: other names of the last word.
     """
 
     words: tuple[str, ...]
     help: str
     parameters: tuple[Parameter, ...]
-    run: Callable[[Arguments], None]
+    run: Callable[[Arguments], int | None]
     aliases: tuple[str, ...] = ()
