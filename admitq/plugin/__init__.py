@@ -5,12 +5,17 @@ API server, and other large modules, only when it calls the cluster.
 """
 
 import sys
+from io import TextIOWrapper
 
 
 def main() -> None:
     """Entry point of the ``kubectl-admitq`` command."""
     from admitq.plugin.application import run
 
+    for stream in (sys.stdout, sys.stderr):
+        # Names and trees are printed also where the terminal has other characters.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))
 
 

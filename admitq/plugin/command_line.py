@@ -13,6 +13,9 @@ from admitq.plugin.command import Arguments, Command, Parameter
 
 PROGRAM: Final = "kubectl admitq"
 
+NAME: Final = "NAME"
+"""The metavar of parameters that are names of objects."""
+
 WRONG_LINE: Final = 2
 """The exit status after a command line that is not valid."""
 
@@ -89,12 +92,21 @@ def _add(siblings: Any, word: str, text: str, aliases: Sequence[str] = ()) -> ar
     return siblings.add_parser(word, aliases=aliases, help=text.partition("\n")[0], description=text)
 
 
+def _name(text: str) -> str:
+    """Return a text that can be the name of an object: a path with another one leads to other objects."""
+    if text in {"", ".", ".."}:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name")
+    return text
+
+
 def _add_parameter(parser: argparse.ArgumentParser, parameter: Parameter) -> None:
     options: dict[str, Any] = {"help": parameter.help.replace("%", "%%")}
     if parameter.choices:
         options["choices"] = parameter.choices
     elif not parameter.is_switch:
         options["metavar"] = parameter.metavar
+        if parameter.metavar == NAME:
+            options["type"] = _name
     if not parameter.is_option:
         parser.add_argument(parameter.attribute, **options)
         return

@@ -105,6 +105,15 @@ def test_plugin_of_kubectl_loads_large_modules_only_when_a_command_needs_them(
     assert result.stdout.splitlines()[-1] == "[]"
 
 
+def test_plugin_of_kubectl_prints_to_a_terminal_with_other_characters() -> None:
+    program = "import sys; from admitq.plugin import main; sys.argv = ['x', 'stop', 'cq', '\u2192']; main()"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "KUBECONFIG": "/missing\u2192"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (result.returncode, result.stderr[:7]) == (1, "error: ")
+
+
 NOT_AT_START = {
     "admitq.adoption": "another command",
     "admitq.cli.commands": "parsing of command lines; a process with a plain line needs none of it",

@@ -62,6 +62,8 @@ def test_variable_is_the_default_of_its_option(monkeypatch: pytest.MonkeyPatch) 
             "error: unrecognized arguments: --siz 2\nkubectl admitq --help",
         ),
         (("fold", "paper", "a", "-o", "xml"), "error: argument --output/-o: invalid choice: 'xml'"),
+        (("fold", "paper", ""), "error: argument NAME: '' is not a name"),
+        (("fold", "paper", ".."), "error: argument NAME: '..' is not a name"),
         (("fold", "stone"), "error: argument COMMAND: invalid choice: 'stone'"),
         (("tear",), "error: the following arguments are required: --where\nkubectl admitq tear --help"),
     ],
