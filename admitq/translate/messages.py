@@ -336,6 +336,11 @@ _ACTIVE_TEXTS: Final[Mapping[ActiveReason, Callable[[InactiveCause], str]]] = {
 }
 
 
+def inactive_cause_message(cause: InactiveCause) -> str:
+    """Return a cause why a ClusterQueue is inactive, to be read after its name or "it"."""
+    return _ACTIVE_TEXTS[cause.reason](cause)
+
+
 def cluster_queue_active(status: ClusterQueueStatus) -> ActiveCondition:
     """Return the Active condition of a ClusterQueue."""
     if status.active:
@@ -343,7 +348,7 @@ def cluster_queue_active(status: ClusterQueueStatus) -> ActiveCondition:
     if status.reason is ActiveReason.TERMINATING:
         message = "Can't admit new workloads; clusterQueue is terminating"
     else:
-        parts = ", ".join(_ACTIVE_TEXTS[cause.reason](cause) for cause in status.causes)
+        parts = ", ".join(map(inactive_cause_message, status.causes))
         message = f"Can't admit new workloads: {parts}."
     return ActiveCondition(status=False, reason=status.reason, message=message)
 
