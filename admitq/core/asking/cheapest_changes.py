@@ -7,7 +7,8 @@ least to the most (``Effort``). The size compares changes of the same effort: re
 all pods, finished or preempted workloads, added quota in proportion to the request.
 
 A trial (``trials``) decides whether a change suffices, on a branch of the state. Trials cost most of the
-time. So they come in the order of costs, and end when enough changes are found or too many were tried.
+time. So they come in the order of costs, and end when enough changes are found or too many were tried. A
+trial without other ClusterQueues comes first: it costs little, and most changes that do not suffice fail.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -48,8 +49,8 @@ from admitq.core.overlay import evaluate_without_original
 from admitq.core.state import AdmissionState
 from admitq.core.world import World
 
-MOST_TRIALS: Final = 16
-"""The number of trials of one question."""
+MOST_TRIALS: Final = 32
+"""The number of trials of one question. Each costs a branch of the state."""
 
 
 class Effort(IntEnum):
@@ -165,9 +166,14 @@ class _Trials:
         self.left = MOST_TRIALS
 
     def run(self, changes: Iterable[Change]) -> Trial:
-        """Try changes on a new branch."""
+        """Try changes on new branches: without other ClusterQueues, and then with them."""
+        changes = tuple(changes)
+        alone = self._run(changes, alone=True) if changes else None
+        return self._run(changes, alone=False) if alone is None or alone.gets_quota else alone
+
+    def _run(self, changes: tuple[Change, ...], *, alone: bool) -> Trial:
         self.left -= 1
-        return self._branch(partial(try_changes, key=self._key, changes=tuple(changes), now=self._now))
+        return self._branch(partial(try_changes, key=self._key, changes=changes, now=self._now, alone=alone))
 
 
 _Candidate = Callable[[], SufficientChanges | None]

@@ -30,22 +30,29 @@ class Trial:
     preempted: tuple[ObjectKey, ...] = ()
 
 
-def try_changes(state: AdmissionState, key: ObjectKey, changes: Iterable[Change], now: Instant) -> Trial:
+def try_changes(
+    state: AdmissionState, key: ObjectKey, changes: Iterable[Change], now: Instant, *, alone: bool = False
+) -> Trial:
     """Apply changes, and run cycles until a pending workload gets quota or no head is left.
 
     When no head is left, the targets of the workload leave, and are pending again; then cycles run again.
     Nothing else happens: no other preempted workload leaves, no backoff ends, and no workload finishes. If
-    changes of a cohort tree are collected (requeueBatchPeriod), the period ends when no head is left.
+    changes of a cohort tree are collected (requeueBatchPeriod), the period ends when no head is left. Cycles
+    evaluate the cohort tree of the workload only, because other trees make no difference. There is one
+    exception: with blockAdmission, unready pods of any tree halt admission.
 
     Args:
         state: the state to change.
         key: the workload.
         changes: the changes, in order.
         now: the present instant, in nanoseconds since the Unix epoch.
+        alone: whether cycles evaluate no other ClusterQueue. Such a trial costs little. If the workload gets
+            no quota in it, then hardly ever in competition with others.
     """
     for change in changes:
         for event in list(change.events(state.queries.world)):
             state.observe(event, now=now)
+    _pause_others(state, key, alone=alone)
     preempted: dict[ObjectKey, None] = {}
     for _ in range(_MOST_ROUNDS):
         if _gets_quota(state, key, now, preempted):
@@ -56,6 +63,17 @@ def try_changes(state: AdmissionState, key: ObjectKey, changes: Iterable[Change]
         for target in targets:
             _leave(state, target, now)
     return Trial(gets_quota=False)
+
+
+def _pause_others(state: AdmissionState, key: ObjectKey, *, alone: bool) -> None:
+    """Exclude ClusterQueues from cycles that make no difference, or all others."""
+    world = state.queries.world
+    queue = world.cluster_queues.get(state.queries.cluster_queue_of(key) or "")
+    if queue is None or (world.settings.block_admission and not alone):
+        return
+    kept = {queue.spec.name} if alone else {node.name for node in queue.node.root.cluster_queues_below()}
+    paused = world.waiting.heads.paused
+    state.pause(replace(paused, cluster_queues=paused.cluster_queues | (world.cluster_queues.keys() - kept)))
 
 
 def _gets_quota(

@@ -32,6 +32,7 @@ from admitq.core.asking.cheapest_changes import (
     find_cheapest_changes,
 )
 from admitq.core.asking.trials import Trial, try_changes
+from admitq.core.lifecycle import Phase
 from admitq.core.model import (
     SECOND,
     AdmissionCheck,
@@ -449,7 +450,7 @@ def test_number_of_alternatives_is_bounded() -> None:
 
 def test_number_of_trials_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = preempting_queue()
-    monkeypatch.setattr(cheapest_changes, "MOST_TRIALS", 3)
+    monkeypatch.setattr(cheapest_changes, "MOST_TRIALS", 4)
     assert (RaisePriority(key("w"), 41),) in named(cluster)
     monkeypatch.setattr(cheapest_changes, "MOST_TRIALS", 1)
     assert named(cluster) == []
@@ -462,6 +463,36 @@ def test_trial_ends_after_bounded_cycles_and_rounds(monkeypatch: pytest.MonkeyPa
     assert not try_changes(cluster.state.fork(), key("w"), raised, cluster.now).gets_quota
     monkeypatch.setattr(trials, "_MOST_CYCLES", 0)
     assert not try_changes(cluster.state.fork(), key("w"), [], cluster.now).gets_quota
+
+
+def test_other_tree_takes_no_part_in_trials() -> None:
+    cluster = full_queue()
+    cluster.put(queue("apart", 1))
+    cluster.submit("w", "q", cpu=2)
+    cluster.cycles()
+    cluster.submit("other", "apart")
+    branch = cluster.state.fork()
+    assert try_changes(branch, key("w"), [AddQuota("q", ((CPU, 1),))], cluster.now).gets_quota
+    assert branch.queries.last_refusal(key("other")) is None
+    assert branch.queries.workload_phase(key("other")) is Phase.PENDING
+
+
+def test_change_that_serves_another_queue_first_is_not_named() -> None:
+    cluster = SmallCluster()
+    cluster.put(queue("a", 1, "c"), queue("b", 1, "c"))
+    cluster.submit("runs", "a", cpu=2)
+    cluster.run("runs")
+    cluster.submit("first", "b", cpu=2)
+    cluster.submit("w", "a", cpu=2)
+    cluster.cycles()
+    finish = FinishWorkloads((key("runs"),))
+    alone, competing = (
+        try_changes(cluster.state.fork(), key("w"), [finish], cluster.now, alone=alone)
+        for alone in (True, False)
+    )
+    assert alone.gets_quota
+    assert not competing.gets_quota
+    assert (finish,) not in named(cluster)
 
 
 def test_trial_waits_for_end_of_batch_period() -> None:
