@@ -197,13 +197,13 @@ def _find_best_holder(
     sizes: dict[ObjectKey, int] = {}
     holders: dict[ObjectKey, WorkloadEntry] = {}
     for pair, missing in shortage.items():
-        for holder, holding in find_holders(world, queue.node, pair):
-            key = holding.workload
+        for holder, _, amount, freed in find_holders(world, queue.node, pair):
+            key = holder.workload.key
             if holder in chosen:
                 continue
             holders[key] = holder
-            covered[key] = covered.get(key, 0) + min(holding.freed, missing) * _SCALE // missing
-            sizes[key] = sizes.get(key, 0) + holding.amount
+            covered[key] = covered.get(key, 0) + min(freed, missing) * _SCALE // missing
+            sizes[key] = sizes.get(key, 0) + amount
 
     def preference(key: ObjectKey) -> tuple[int, bool, int, int, ObjectKey]:
         holder = holders[key]

@@ -119,8 +119,9 @@ def find_cheapest_changes(
     now: Instant,
     branch: Branch,
     *,
-    most: int = 5,
+    most: int = 3,
     priorities: Sequence[int] | None = None,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> CheapestChanges:
     """Return changes of which each alternative alone would admit a workload.
 
@@ -131,14 +132,16 @@ def find_cheapest_changes(
         branch: asks questions about disposable copies of the same state.
         most: the number of alternatives to find.
         priorities: the priorities that exist. None: any priority may be given.
+        has_time: is called before each trial. If it returns False, the search ends with what it has found,
+            which is the cheapest part.
     """
     world = state.queries.world
     entry = world.workloads.get(key)
     if entry is None or entry.phase not in WITHOUT_QUOTA:
         return CheapestChanges(needs_none=entry is not None and entry.held is not None)
-    trials = _Trials(key, now, branch)
+    trials = _Trials(key, now, branch, has_time)
     obstacles = tuple(find_obstacle_changes(world, entry))
-    without_more = trials.run(obstacles)
+    without_more = trials.run(obstacles, alone=False)
     if without_more.gets_quota and not obstacles:
         return CheapestChanges(needs_none=True)
     if without_more.gets_quota:
@@ -146,7 +149,7 @@ def find_cheapest_changes(
         return CheapestChanges(needs_none=False, alternatives=(found,))
     alternatives: list[SufficientChanges] = []
     for candidate in _candidates(world, entry, obstacles, trials, priorities):
-        if len(alternatives) == most or trials.left <= 0:
+        if len(alternatives) == most or not trials.may_continue:
             break
         found = candidate()
         if found is not None:
@@ -159,20 +162,21 @@ def find_cheapest_changes(
 class _Trials:
     """Runs trials on branches, and counts them."""
 
-    def __init__(self, key: ObjectKey, now: Instant, branch: Branch) -> None:
+    def __init__(self, key: ObjectKey, now: Instant, branch: Branch, has_time: Callable[[], bool]) -> None:
         self._key = key
         self._now = now
         self._branch = branch
-        self.left = MOST_TRIALS
+        self._has_time = has_time
+        self._left = MOST_TRIALS
 
-    def run(self, changes: Iterable[Change]) -> Trial:
-        """Try changes on new branches: without other ClusterQueues, and then with them."""
-        changes = tuple(changes)
-        alone = self._run(changes, alone=True) if changes else None
-        return self._run(changes, alone=False) if alone is None or alone.gets_quota else alone
+    @property
+    def may_continue(self) -> bool:
+        """Whether more changes may be tried."""
+        return self._left > 0 and self._has_time()
 
-    def _run(self, changes: tuple[Change, ...], *, alone: bool) -> Trial:
-        self.left -= 1
+    def run(self, changes: tuple[Change, ...], *, alone: bool) -> Trial:
+        """Try changes on a new branch, without other ClusterQueues or with them."""
+        self._left -= 1
         return self._branch(partial(try_changes, key=self._key, changes=changes, now=self._now, alone=alone))
 
 
@@ -237,14 +241,7 @@ class _Attempt:
 
     def try_change(self, change: Change) -> SufficientChanges | None:
         """Return the change if it suffices."""
-        changes = (*self.obstacles, change)
-        trial = self.trials.run(changes)
-        if not trial.gets_quota:
-            return None
-        cost = self.cost(change)
-        if isinstance(change, RaisePriority):
-            cost = cost._replace(size=Fraction(len(trial.preempted)))
-        return SufficientChanges(changes, cost, trial.preempted)
+        return self._try_in_competition(change) if self._suffices_alone(change) else None
 
     def try_quota(self, queue: ClusterQueueEntry, change: AddQuota) -> SufficientChanges | None:
         """Return the addition if it suffices, else one that suffices for workloads before it, too."""
@@ -252,18 +249,34 @@ class _Attempt:
         return found or self.find_least(add_for_workloads_before(queue, self.entry, change))
 
     def find_least(self, changes: Sequence[Change]) -> SufficientChanges | None:
-        """Return the first of these ascending changes that suffices, by bisection. Try the last one first."""
-        best: SufficientChanges | None = None
-        low, high = 0, len(changes)
-        index = high - 1
-        while low < high and self.trials.left > 0:
-            found = self.try_change(changes[index])
-            if found is None:
-                low = index + 1
-            else:
-                best, high = found, index
+        """Return the least of these ascending changes that suffices; the last one if the least is not known.
+
+        Bisection finds the least change that suffices without other ClusterQueues.
+        """
+        if not changes or not self._suffices_alone(changes[-1]):
+            return None
+        low, high = 0, len(changes) - 1
+        while low < high and self.trials.may_continue:
             index = (low + high) // 2
-        return best
+            if self._suffices_alone(changes[index]):
+                high = index
+            else:
+                low = index + 1
+        found = self._try_in_competition(changes[high])
+        return found if found or high == len(changes) - 1 else self._try_in_competition(changes[-1])
+
+    def _suffices_alone(self, change: Change) -> bool:
+        return self.trials.run((*self.obstacles, change), alone=True).gets_quota
+
+    def _try_in_competition(self, change: Change) -> SufficientChanges | None:
+        changes = (*self.obstacles, change)
+        trial = self.trials.run(changes, alone=False) if self.trials.may_continue else None
+        if trial is None or not trial.gets_quota:
+            return None
+        cost = self.cost(change)
+        if isinstance(change, RaisePriority):
+            cost = cost._replace(size=Fraction(len(trial.preempted)))
+        return SufficientChanges(changes, cost, trial.preempted)
 
 
 # --- costs ----------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The quota that the podsets of a pending workload lack, and the workloads that hold it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import nsmallest
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource, add
@@ -94,7 +95,8 @@ def _constraint(
         limit_kind = BindingLimit.QUOTA if binding_cell.parent is None else BindingLimit.BORROWING_LIMIT
         binding = BindingNode(binding_node.name, binding_node.is_cohort, limit_kind)
         if not exceeds_maximum:
-            holdings = _listed(_holdings(world, node, pair, binding_node, original))
+            holders = _holders_below(world, node, pair, binding_node)
+            holdings = _listed(holder for holder in holders if holder.entry is not original)
     return ResourceConstraint(pair.resource, requested, earlier, free, maximum, short_by, binding, holdings)
 
 
@@ -103,45 +105,35 @@ def _node_of(node: Node, pair: FlavorResource, cell: Cell) -> Node:
     return next(each for each in path if each.cells.get(pair) is cell)
 
 
-def find_holders(
-    world: World, node: Node, pair: FlavorResource
-) -> Iterator[tuple[WorkloadEntry, QuotaHolding]]:
+class Holder(NamedTuple):
+    """A workload that holds an amount of a pair, and the amount that its end would make available."""
+
+    entry: WorkloadEntry
+    cluster_queue: str
+    amount: int
+    freed: int
+
+
+def find_holders(world: World, node: Node, pair: FlavorResource) -> Iterator[Holder]:
     """Yield the workloads whose end would make an amount of a pair available at a ClusterQueue's node."""
     binding_node = _node_of(node, pair, quota.find_binding_cell(node.cells[pair]))
-    yield from _holdings(world, node, pair, binding_node, None)
+    yield from _holders_below(world, node, pair, binding_node)
 
 
-def _holdings(
-    world: World, node: Node, pair: FlavorResource, binding: Node, original: WorkloadEntry | None
-) -> Iterator[tuple[WorkloadEntry, QuotaHolding]]:
-    """Yield the holders below the binding node, each with the amount that its end would free.
+def _holders_below(world: World, node: Node, pair: FlavorResource, binding: Node) -> Iterator[Holder]:
+    """Yield the holders below the binding node.
 
     If all usage of a ClusterQueue left, an amount m would become available. If a single workload leaves, its
     own amount becomes available, but at most m.
     """
     for below in binding.cluster_queues_below():
-        most = _freed_by_all(below.cells.get(pair), node.cells[pair])
+        most, name = _freed_by_all(below.cells.get(pair), node.cells[pair]), below.name
         if not most:
             continue
-        for holders in (world.quota_holders.leaving, world.quota_holders.staying):
-            for _, holder in holders(below.name):
-                held = holder.held
-                if held is None or holder is original:
-                    continue
-                for held_pair, amount in held.usage:
-                    if held_pair == pair:
-                        yield (
-                            holder,
-                            QuotaHolding(
-                                holder.workload.key,
-                                below.name,
-                                amount,
-                                min(amount, most),
-                                holder.workload.priority,
-                                holder.reserved_at,
-                                holder.is_leaving,
-                            ),
-                        )
+        for _, entry in chain(world.quota_holders.leaving(name), world.quota_holders.staying(name)):
+            for held_pair, amount in () if entry.held is None else entry.held.usage:
+                if held_pair == pair:
+                    yield Holder(entry, name, amount, min(amount, most))
 
 
 def _freed_by_all(cell: Cell | None, at: Cell) -> int:
@@ -155,12 +147,25 @@ def _freed_by_all(cell: Cell | None, at: Cell) -> int:
     return freed
 
 
-def _listed(holdings: Iterator[tuple[WorkloadEntry, QuotaHolding]]) -> QuotaHoldings:
-    found = [holding for _, holding in holdings]
+def _listed(holders: Iterable[Holder]) -> QuotaHoldings:
+    found = list(holders)
     listed = nsmallest(MOST_LISTED, found, key=_largest_first)
     more_amount = sum(each.amount for each in found) - sum(each.amount for each in listed)
-    return QuotaHoldings(tuple(listed), len(found) - len(listed), more_amount)
+    return QuotaHoldings(tuple(map(_holding, listed)), len(found) - len(listed), more_amount)
 
 
-def _largest_first(holding: QuotaHolding) -> tuple[int, Instant, ObjectKey]:
-    return (-holding.freed, holding.since, holding.workload)
+def _largest_first(holder: Holder) -> tuple[int, Instant, ObjectKey]:
+    return (-holder.freed, holder.entry.reserved_at, holder.entry.workload.key)
+
+
+def _holding(holder: Holder) -> QuotaHolding:
+    entry = holder.entry
+    return QuotaHolding(
+        entry.workload.key,
+        holder.cluster_queue,
+        holder.amount,
+        holder.freed,
+        entry.workload.priority,
+        entry.reserved_at,
+        entry.is_leaving,
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -443,17 +444,46 @@ def test_assumed_reservation_of_target_is_written_before_it_leaves() -> None:
 
 def test_number_of_alternatives_is_bounded() -> None:
     cluster = preempting_queue()
-    everything = named(cluster)
+    everything = named(cluster, most=9)
     assert len(everything) == 3
     assert named(cluster, most=2) == everything[:2]
 
 
-def test_number_of_trials_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = preempting_queue()
-    monkeypatch.setattr(cheapest_changes, "MOST_TRIALS", 4)
-    assert (RaisePriority(key("w"), 41),) in named(cluster)
-    monkeypatch.setattr(cheapest_changes, "MOST_TRIALS", 1)
-    assert named(cluster) == []
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (1, []),
+        (2, []),
+        (3, [FinishWorkloads]),
+        (4, [FinishWorkloads]),
+        (6, [FinishWorkloads]),
+        (7, [FinishWorkloads, RaisePriority]),
+        (99, [FinishWorkloads, RaisePriority, AddQuota]),
+    ],
+)
+def test_number_of_trials_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, most: int, expected: list[type[Change]]
+) -> None:
+    monkeypatch.setattr(cheapest_changes, "MOST_TRIALS", most)
+    assert [type(change) for (change,) in named(preempting_queue())] == expected
+
+
+def test_search_ends_with_what_it_found_when_there_is_no_time() -> None:
+    times = chain([True] * 4, repeat(False))
+    assert len(named(preempting_queue(), has_time=lambda: next(times))) == 1
+
+
+def test_more_quota_is_named_if_the_least_is_lost_to_another_queue() -> None:
+    cluster = SmallCluster()
+    cluster.put(queue("a", 2, "c"), queue("b", 2, "c"))
+    cluster.submit("runs", "a", cpu=4)
+    cluster.run("runs")
+    cluster.submit("within", "b", cpu=2)
+    uncovered = template_requesting({"cpu": 6, "gpu": 1})
+    cluster.submit("never", "a", pod_sets=(PodSet("main", 1, uncovered),))
+    cluster.submit("w", "a", cpu=2)
+    cluster.cycles()
+    assert (AddQuota("a", ((CPU, 8),)),) in named(cluster)
 
 
 def test_trial_ends_after_bounded_cycles_and_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
