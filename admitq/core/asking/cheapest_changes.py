@@ -42,7 +42,7 @@ from admitq.core.asking.changes import (
 )
 from admitq.core.asking.constraints import demands_of
 from admitq.core.asking.explain import WITHOUT_QUOTA
-from admitq.core.asking.trials import Trial, try_changes
+from admitq.core.asking.trials import Trial, has_always_time, try_changes
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.overlay import evaluate_without_original
@@ -121,7 +121,7 @@ def find_cheapest_changes(
     *,
     most: int = 3,
     priorities: Sequence[int] | None = None,
-    has_time: Callable[[], bool] = lambda: True,
+    has_time: Callable[[], bool] = has_always_time,
 ) -> CheapestChanges:
     """Return changes of which each alternative alone would admit a workload.
 
@@ -132,8 +132,8 @@ def find_cheapest_changes(
         branch: asks questions about disposable copies of the same state.
         most: the number of alternatives to find.
         priorities: the priorities that exist. None: any priority may be given.
-        has_time: is called before each trial. If it returns False, the search ends with what it has found,
-            which is the cheapest part.
+        has_time: is called before each trial, and before each cycle of a trial. If it returns False, the
+            search ends with what it has found, which is the cheapest part. It is also called on branches.
     """
     world = state.queries.world
     entry = world.workloads.get(key)
@@ -177,7 +177,8 @@ class _Trials:
     def run(self, changes: tuple[Change, ...], *, alone: bool) -> Trial:
         """Try changes on a new branch, without other ClusterQueues or with them."""
         self._left -= 1
-        return self._branch(partial(try_changes, key=self._key, changes=changes, now=self._now, alone=alone))
+        question = partial(try_changes, key=self._key, changes=changes, now=self._now)
+        return self._branch(partial(question, alone=alone, has_time=self._has_time))
 
 
 _Candidate = Callable[[], SufficientChanges | None]

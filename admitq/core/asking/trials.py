@@ -1,6 +1,6 @@
 """Try changes on a disposable state: apply them, run cycles, and see whether a workload gets quota."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,8 +30,19 @@ class Trial:
     preempted: tuple[ObjectKey, ...] = ()
 
 
+def has_always_time() -> bool:
+    """Whether a trial may continue: always."""
+    return True
+
+
 def try_changes(
-    state: AdmissionState, key: ObjectKey, changes: Iterable[Change], now: Instant, *, alone: bool = False
+    state: AdmissionState,
+    key: ObjectKey,
+    changes: Iterable[Change],
+    now: Instant,
+    *,
+    alone: bool = False,
+    has_time: Callable[[], bool] = has_always_time,
 ) -> Trial:
     """Apply changes, and run cycles until a pending workload gets quota or no head is left.
 
@@ -48,6 +59,7 @@ def try_changes(
         now: the present instant, in nanoseconds since the Unix epoch.
         alone: whether cycles evaluate no other ClusterQueue. Such a trial costs little. If the workload gets
             no quota in it, then hardly ever in competition with others.
+        has_time: is called before each cycle. If it returns False, the workload gets no quota.
     """
     for change in changes:
         for event in list(change.events(state.queries.world)):
@@ -55,7 +67,7 @@ def try_changes(
     _pause_others(state, key, alone=alone)
     preempted: dict[ObjectKey, None] = {}
     for _ in range(_MOST_ROUNDS):
-        if _gets_quota(state, key, now, preempted):
+        if _gets_quota(state, key, now, preempted, has_time):
             return Trial(gets_quota=True, preempted=tuple(preempted))
         targets = list(_leaving_targets(state, key))
         if not targets:
@@ -77,11 +89,17 @@ def _pause_others(state: AdmissionState, key: ObjectKey, *, alone: bool) -> None
 
 
 def _gets_quota(
-    state: AdmissionState, key: ObjectKey, now: Instant, preempted: dict[ObjectKey, None]
+    state: AdmissionState,
+    key: ObjectKey,
+    now: Instant,
+    preempted: dict[ObjectKey, None],
+    has_time: Callable[[], bool],
 ) -> bool:
     """Run cycles one by one until the workload reserves quota; add the workloads that it preempts."""
     waiting = state.queries.world.waiting
     for _ in range(_MOST_CYCLES):
+        if not has_time():
+            return False
         state.observe(CyclesRequested(1), now=now)
         for instruction in state.instructions(refreshes=False):
             match instruction:

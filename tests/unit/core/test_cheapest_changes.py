@@ -469,8 +469,20 @@ def test_number_of_trials_is_bounded(
 
 
 def test_search_ends_with_what_it_found_when_there_is_no_time() -> None:
-    times = chain([True] * 4, repeat(False))
-    assert len(named(preempting_queue(), has_time=lambda: next(times))) == 1
+    cluster = preempting_queue()
+    times = chain([True] * 5, repeat(False))
+    found = find_cheapest_changes(
+        cluster.state,
+        key("w"),
+        cluster.now,
+        copying_branch(cluster.state),
+        has_time=lambda: next(times),
+    )
+    assert [type(each.changes[0]) for each in found.alternatives] == [FinishWorkloads]
+
+
+def test_search_without_time_finds_nothing() -> None:
+    assert ask(preempting_queue(), has_time=lambda: False) == CheapestChanges(needs_none=False)
 
 
 def test_more_quota_is_named_if_the_least_is_lost_to_another_queue() -> None:
