@@ -10,13 +10,15 @@ from admitq.core.asking.branch import copying_branch
 from admitq.core.asking.changes import AddQuota, Change
 from admitq.core.asking.cheapest_changes import find_cheapest_changes
 from admitq.core.asking.explain import WITHOUT_QUOTA, explain
-from admitq.core.asking.explanations import ResourceConstraint, WaitingForTurn
+from admitq.core.asking.explanations import BindingLimit, BindingNode, ResourceConstraint, WaitingForTurn
+from admitq.core.cohorts import declared_quotas
 from admitq.core.instructions import ReserveQuota
-from admitq.core.model import Instant, ObjectKey
+from admitq.core.model import Cohort, FlavorQuotas, Instant, ObjectKey, ResourceGroup
 from admitq.core.state import AdmissionState
 from tests.laws.drawing import Draw
 from tests.laws.law import check_law
-from tests.laws.reference.tree import queue_node
+from tests.laws.reference.observed import Observed
+from tests.laws.reference.tree import Node, queue_node
 
 if TYPE_CHECKING:
     from tests.laws.player import Player
@@ -70,6 +72,9 @@ def _check_constraint(player: "Player", name: str, pair: FlavorResource, found: 
     total = add(found.requested, found.earlier)
     check_law(found.short_by == max(0, total - found.free), "A1: another shortage", name, pair, found)
     check_law((found.binding is None) == (found.short_by == 0), "A1: a shortage without node", found)
+    if found.binding is not None:
+        expected = _find_binding(observed, node, pair, exceeds_maximum=total > potential)
+        check_law(found.binding == expected, "A1: another node limits it", name, pair, found, expected)
     for holding in found.holdings.listed:
         holder = observed.holder(holding.workload)
         assert holder is not None, "a holder holds quota"
@@ -81,6 +86,43 @@ def _check_constraint(player: "Player", name: str, pair: FlavorResource, found: 
         check_law(0 < freed == holding.freed, "A1: frees another amount", name, pair, holding, freed)
     if found.short_by > 0 and total <= potential < UNLIMITED:
         check_law(found.holdings.listed, "A1: a shortage without holders", name, pair, found)
+
+
+def _find_binding(
+    observed: Observed, node: Node, pair: FlavorResource, *, exceeds_maximum: bool
+) -> BindingNode:
+    """Return the nearest node with a borrowing limit without which the model has more; else the root."""
+
+    def amount(objects: Observed) -> int:
+        tree = objects.tree()
+        return tree.potential(node, pair) if exceeds_maximum else tree.available(node, pair)
+
+    limited, path = amount(observed), observed.tree().path(node) or []
+    for each in path[:-1]:
+        if amount(_without_limit(observed, each, pair)) > limited:
+            return BindingNode(each.name, each.cohort, BindingLimit.BORROWING_LIMIT)
+    return BindingNode(path[-1].name, path[-1].cohort, BindingLimit.QUOTA)
+
+
+def _without_limit(observed: Observed, node: Node, pair: FlavorResource) -> Observed:
+    """Return the same objects, without the borrowing limit of a node."""
+
+    def unlimited(groups: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
+        quotas = declared_quotas(groups)
+        if pair in quotas:
+            quotas[pair] = replace(quotas[pair], borrowing_limit=None)
+        return tuple(
+            ResourceGroup((resource,), (FlavorQuotas(flavor, ((resource, amount),)),))
+            for (flavor, resource), amount in quotas.items()
+        )
+
+    if node.cohort:
+        cohort = observed.cohorts.get(node.name, Cohort(node.name))
+        changed = replace(cohort, resource_groups=unlimited(cohort.resource_groups))
+        return replace(observed, cohorts=observed.cohorts | {node.name: changed})
+    queue = observed.cluster_queues[node.name]
+    changed = replace(queue, resource_groups=unlimited(queue.resource_groups))
+    return replace(observed, cluster_queues=observed.cluster_queues | {node.name: changed})
 
 
 # --- changes --------------------------------------------------------------------------------------------
