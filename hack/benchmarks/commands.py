@@ -12,7 +12,7 @@ from typing import Any, Final
 import uvloop
 
 from admitq_api.labels import DEFAULT_GROUP, GROUPS
-from benchmarks import core, depth, pods, restart, seed, start, throughput, webhook, writes
+from benchmarks import ask, calibration, core, depth, pods, restart, seed, start, throughput, webhook, writes
 from benchmarks.etcd_gateway import EtcdFailed
 from benchmarks.pods_forms import FORMS
 from benchmarks.throughput_connection import ThroughputFailed
@@ -72,6 +72,16 @@ def _seed(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 def _core(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     effort = core.Effort(options.scale, options.repeats)
     return {"benchmark": "core", **core.measure(options.only or (), effort)}, True
+
+
+def _ask(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    return ask.run(ask.AskLoad(options.pending, options.questions))
+
+
+def _calibration(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    return calibration.run(
+        calibration.CalibrationLoad(options.jobs, options.questions, options.answer_seconds)
+    )
 
 
 def _start(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -206,6 +216,39 @@ def _add_core_options(parser: argparse.ArgumentParser) -> None:
         choices=tuple(core.FIGURES),
         metavar="FIGURE",
         help=f"measure only this figure; can be repeated: {', '.join(core.FIGURES)}",
+    )
+
+
+def _add_ask_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pending",
+        type=_count,
+        default=ask.PENDING,
+        metavar="N",
+        help="number of pending workloads (default 10000)",
+    )
+    parser.add_argument(
+        "--questions", type=_count, default=100, metavar="N", help="questions of each kind (default 100)"
+    )
+
+
+def _add_calibration_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jobs",
+        type=_count,
+        default=3000,
+        metavar="N",
+        help="number of jobs of the generated trace (default 3000)",
+    )
+    parser.add_argument(
+        "--questions", type=_count, default=200, metavar="N", help="questions of each trace (default 200)"
+    )
+    parser.add_argument(
+        "--answer-seconds",
+        type=_positive,
+        default=2.0,
+        metavar="S",
+        help="seconds for each answer (default 2)",
     )
 
 
@@ -394,6 +437,16 @@ def _count(text: str) -> int:
 
 BENCHMARKS: Final[Mapping[str, BenchmarkCommand]] = {
     "core": BenchmarkCommand("measure the decision core, without a control plane", _add_core_options, _core),
+    "ask": BenchmarkCommand(
+        "measure answers to questions about pending workloads, without a control plane",
+        _add_ask_options,
+        _ask,
+    ),
+    "calibration": BenchmarkCommand(
+        "compare forecasts of starts with the starts of three simulated traces",
+        _add_calibration_options,
+        _calibration,
+    ),
     "seed": BenchmarkCommand(
         "run Jobs of ten pods that end only after all ten are ready", _add_seed_options, _seed
     ),

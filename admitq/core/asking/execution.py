@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from admitq.core.asking import effects
+from admitq.core.entries import WorkloadEntry
 from admitq.core.events import (
     ClusterQueueChanged,
     CyclesRequested,
@@ -68,6 +69,11 @@ def run_due_cycles(
     raise EndlessDecisionsError(f"the core still decides after {rounds} rounds at one instant")
 
 
+def _is_leaving(entry: WorkloadEntry) -> bool:
+    """Whether a workload holds quota only until its job has stopped."""
+    return entry.admission is not None and (entry.is_leaving or entry.phase is Phase.EVICTING)
+
+
 @dataclass(slots=True, eq=False)
 class Execution:
     """A disposable state whose decisions are carried out at once.
@@ -105,7 +111,7 @@ class Execution:
                     pods_ready=True,
                 )
                 self._change(workload)
-            if entry.is_leaving or entry.phase is Phase.EVICTING:
+            if _is_leaving(entry):
                 self._leave(workload, entry.preempting)
 
     @property
@@ -113,8 +119,7 @@ class Execution:
         """Whether no cycle is due, and no write or eviction is in progress."""
         wake = self.state.next_wakeup(self.now)
         return (wake is None or wake > self.now) and not any(
-            entry.assumed is not None or entry.phase is Phase.EVICTING or entry.is_leaving
-            for entry in self._world.workloads.values()
+            entry.assumed is not None or _is_leaving(entry) for entry in self._world.workloads.values()
         )
 
     def observe(self, event: Event) -> None:
