@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from admitq.asking.branches import branch_of
 from admitq.core.asking.forecast import Forecast, ForecastBounds, forecast
-from admitq.core.asking.run_times import Run, RunTimeEstimate, RunTimeHistory
-from admitq.core.model import SECOND, Instant, ObjectKey, Workload
+from admitq.core.asking.run_times import Run, RunTimeHistory
+from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.simulator.plan import SimulationPlan, read
 from admitq.simulator.run import Simulation
 from admitq.simulator.shipped import shipped_scenarios
@@ -52,8 +52,7 @@ class CalibrationLoad:
 class _Recorder:
     """A timeline that records runs and starts of workloads."""
 
-    history: RunTimeHistory = field(default_factory=RunTimeHistory)
-    finished: int = 0
+    runs: list[Run] = field(default_factory=list[Run])
     starts: dict[ObjectKey, list[Instant]] = field(
         default_factory=lambda: defaultdict[ObjectKey, list[Instant]](list)
     )
@@ -67,15 +66,22 @@ class _Recorder:
             self.starts[key].append(START + now)
         elif event is TimelineEvent.FINISHED and simulated.workload.admission is not None:
             duration = START + now - self.starts[key][-1]
-            self.history.add(Run(self.groups[key], simulated.workload.admission.cluster_queue, duration))
-            self.finished += 1
+            self.runs.append(Run(self.groups[key], simulated.workload.admission.cluster_queue, duration))
 
     def close(self) -> None:
         """Do nothing."""
 
-    def estimate(self, workload: Workload) -> RunTimeEstimate:
-        """Return the estimate of a run time by the runs so far."""
-        return self.history.estimate(self.groups.get(workload.key, ""), workload.queue_name)
+    def history(self, simulation: Simulation) -> RunTimeHistory:
+        """Return the runs so far. Those that have not ended are censored: else short runs would prevail."""
+        now = simulation.clock.instant
+        running = (
+            Run(
+                self.groups[key], simulated.workload.admission.cluster_queue, now - self.starts[key][-1], True
+            )
+            for key, simulated in simulation.workloads.unfinished.items()
+            if simulated.workload.admission is not None and simulated.runs
+        )
+        return RunTimeHistory([*self.runs, *running])
 
 
 def _group_of(simulated: SimulatedWorkload) -> str:
@@ -97,7 +103,7 @@ class _Calibration:
 
     def ask(self, simulation: Simulation) -> None:
         """Ask when a pending workload starts, if enough workloads have finished."""
-        if self.recorder.finished < _SHORTEST_HISTORY or len(self.answers) >= self.load.questions:
+        if len(self.recorder.runs) < _SHORTEST_HISTORY or len(self.answers) >= self.load.questions:
             return
         pending = [
             key
@@ -107,12 +113,13 @@ class _Calibration:
         if not pending:
             return
         key, now = self.chance.choice(pending), simulation.clock.instant
+        history, groups = self.recorder.history(simulation), self.recorder.groups
         ends_at = monotonic() + self.load.answer_s
         answer = forecast(
             [key],
             now=now,
             branch=branch_of(simulation.state, deadline_s=_DEADLINE_S),
-            estimate_of=self.recorder.estimate,
+            estimate_of=lambda each: history.estimate(groups.get(each.key, ""), each.queue_name),
             bounds=ForecastBounds(lambda: monotonic() > ends_at, _HORIZON),
         )[key]
         self.answers.append((key, now, answer))

@@ -2,9 +2,10 @@
 
 A *run* is one finished workload: how long it held quota. Workloads that are likely to run alike have the same
 *group*, for example the prefix of the names that a user gives to the jobs of one kind. The run time of a
-workload is estimated from the runs of its group. If these are few, all runs of its ClusterQueue count.
+workload is estimated from the runs of its group. If these are few, the runs of its ClusterQueue count, or
+else those of all ClusterQueues.
 
-A run is *censored* if a limit ended it: without the limit, it would have been longer by an unknown time. Its
+A run is *censored* if a limit ended it, or if it has not ended: it would be longer by an unknown time. Its
 weight goes to the longer runs, in equal parts (the product-limit estimator). If there are none, the run
 counts with its own length.
 
@@ -23,8 +24,8 @@ from typing import Final, NamedTuple
 
 from admitq.core.model import Instant
 
-_FEWEST_OF_GROUP: Final = 3
-"""The smallest number of runs of a group that is preferred to the runs of the whole queue."""
+_FEWEST: Final = 3
+"""The smallest number of runs with known ends of a group or queue that are preferred to those of others."""
 
 _MOST: Final = 200
 """The number of the latest runs of a group or queue that count."""
@@ -46,6 +47,8 @@ class RunTimeSource(StrEnum):
     """Finished workloads of the same group."""
     QUEUE = "Queue"
     """Finished workloads of the same ClusterQueue."""
+    ALL = "All"
+    """Finished workloads of all ClusterQueues."""
     LIMIT = "Limit"
     """A limit on the run time of the workload; each time up to it is equally likely."""
     UNKNOWN = "Unknown"
@@ -53,7 +56,10 @@ class RunTimeSource(StrEnum):
 
 
 class Run(NamedTuple):
-    """A finished workload: its group (may be empty), its ClusterQueue, and how long it held quota (ns)."""
+    """A finished workload: its group (may be empty), its ClusterQueue, and how long it held quota (ns).
+
+    A workload that still runs may be given as a censored run. Else short runs prevail in a young history.
+    """
 
     group: str
     cluster_queue: str
@@ -122,20 +128,18 @@ class RunTimeHistory:
     """
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
-        self._groups: dict[str, list[Run]] = defaultdict(list)
-        self._queues: dict[str, list[Run]] = defaultdict(list)
+        self._by_source: dict[tuple[RunTimeSource, str], list[Run]] = defaultdict(list)
         self._estimates: dict[tuple[str, str], RunTimeEstimate] = {}
         for run in runs:
             self.add(run)
 
     def add(self, run: Run) -> None:
         """Add a run that is later than all others."""
-        for runs, name in ((self._groups, run.group), (self._queues, run.cluster_queue)):
-            if not name:
-                continue
-            runs[name].append(run)
-            if len(runs[name]) > _MOST:
-                del runs[name][0]
+        for key in _keys(run.group, run.cluster_queue):
+            runs = self._by_source[key]
+            runs.append(run)
+            if len(runs) > _MOST:
+                del runs[0]
         self._estimates.clear()
 
     def estimate(
@@ -166,15 +170,26 @@ class RunTimeHistory:
     def _of_runs(self, group: str, cluster_queue: str) -> RunTimeEstimate:
         estimate = self._estimates.get((group, cluster_queue))
         if estimate is None:
-            of_group, of_queue = self._groups.get(group, ()), self._queues.get(cluster_queue, ())
-            if len(of_group) >= _FEWEST_OF_GROUP or (of_group and not of_queue):
-                estimate = _estimate_from(of_group, RunTimeSource.GROUP)
-            elif of_queue:
-                estimate = _estimate_from(of_queue, RunTimeSource.QUEUE)
-            else:
-                estimate = UNKNOWN
+            estimate = self._first_of_enough(group, cluster_queue)
             self._estimates[group, cluster_queue] = estimate
         return estimate
+
+    def _first_of_enough(self, group: str, cluster_queue: str) -> RunTimeEstimate:
+        """Return the estimate from the best source that has enough runs with known ends, or else from any."""
+        keys = _keys(group, cluster_queue)
+        for fewest in (_FEWEST, 1):
+            for key in keys:
+                runs = self._by_source.get(key, ())
+                if sum(not run.is_censored for run in runs) >= fewest:
+                    return _estimate_from(runs, key[0])
+        runs = self._by_source.get(keys[-1], ())
+        return _estimate_from(runs, keys[-1][0]) if runs else UNKNOWN
+
+
+def _keys(group: str, cluster_queue: str) -> list[tuple[RunTimeSource, str]]:
+    """Return the sources of the run time of a workload, the best first, each with its name."""
+    keys = [(RunTimeSource.QUEUE, cluster_queue), (RunTimeSource.ALL, "")]
+    return [(RunTimeSource.GROUP, group), *keys] if group else keys
 
 
 def _estimate_from(runs: Sequence[Run], source: RunTimeSource) -> RunTimeEstimate:

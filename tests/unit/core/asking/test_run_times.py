@@ -30,24 +30,41 @@ def test_workload_that_outlived_all_runs_runs_twice_as_long_in_half_of_the_cases
 
 
 @pytest.mark.parametrize(
-    ("runs", "group", "source", "samples"),
+    ("of_group", "of_queue", "source", "samples"),
     [
-        (3, "train", RunTimeSource.GROUP, 3),
-        (2, "train", RunTimeSource.QUEUE, 3),
-        (3, "other", RunTimeSource.QUEUE, 4),
-        (3, "", RunTimeSource.QUEUE, 4),
+        (3, 0, RunTimeSource.GROUP, 3),
+        (2, 1, RunTimeSource.QUEUE, 3),
+        (0, 3, RunTimeSource.QUEUE, 3),
+        (1, 1, RunTimeSource.ALL, 4),
     ],
 )
-def test_runs_of_the_queue_count_if_those_of_the_group_are_few(
-    runs: int, group: str, source: RunTimeSource, samples: int
+def test_runs_of_others_count_if_those_of_the_group_or_queue_are_few(
+    of_group: int, of_queue: int, source: RunTimeSource, samples: int
 ) -> None:
-    known = RunTimeHistory([*(Run("train", "queue", 5) for _ in range(runs)), Run("", "queue", 9)])
-    estimate = known.estimate(group, "queue")
+    known = RunTimeHistory(
+        [
+            Run("", "other queue", 7),
+            *[Run("train", "queue", 5)] * of_group,
+            *[Run("other", "queue", 9)] * of_queue,
+            Run("", "other queue", 7),
+        ]
+    )
+    estimate = known.estimate("train", "queue")
     assert (estimate.source, estimate.samples) == (source, samples)
 
 
-def test_few_runs_of_the_group_count_if_the_queue_has_none() -> None:
+def test_workload_without_group_has_the_estimate_of_its_queue() -> None:
+    assert history(5, 5, 5).estimate("", "queue").source is RunTimeSource.QUEUE
+
+
+def test_few_runs_of_the_group_count_if_there_are_few_of_all() -> None:
     assert history(5).estimate("train", "other queue").source is RunTimeSource.GROUP
+
+
+def test_runs_without_known_end_do_not_make_a_group_known() -> None:
+    runs = [*[Run("train", "queue", 5, is_censored=True)] * 9, *[Run("", "other queue", 7)] * 3]
+    assert RunTimeHistory(runs).estimate("train", "queue").source is RunTimeSource.ALL
+    assert RunTimeHistory(runs[:9]).estimate("train", "queue").durations == (5,)
 
 
 def test_only_the_latest_runs_count() -> None:
