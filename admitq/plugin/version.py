@@ -7,6 +7,7 @@ from admitq.plugin.documents import print_document
 from admitq.plugin.options import CLUSTER, ClusterOptions
 from admitq.plugin.remedies import CommandError
 from admitq_api.json_objects import JsonObject, objects_at, text_at
+from admitq_api.version import VERSION
 
 if TYPE_CHECKING:
     from admitq.plugin.cluster_access import ClusterAccess
@@ -34,9 +35,6 @@ def manager_images(deployments: list[JsonObject]) -> list[dict[str, str]]:
 
 def print_versions(arguments: Arguments) -> None:
     """Print the version of the plugin, and the image of each manager."""
-    # Reading the metadata of the package takes as long as the rest of the start.
-    from admitq_api.version import VERSION
-
     if arguments.client:
         _print({"clientVersion": VERSION}, arguments.output)
         return

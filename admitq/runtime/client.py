@@ -8,7 +8,6 @@ Retry-After says, within its deadline. Every failure is an `ApiError`.
 import asyncio
 import platform
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -30,6 +29,7 @@ from admitq.runtime.transport import (
     from_status,
 )
 from admitq.runtime.write_scheduler import BOUNDS, WriteScheduler
+from admitq_api.version import VERSION
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -77,7 +77,7 @@ class Page(NamedTuple):
 
 def user_agent(component: str) -> str:
     """Return the User-Agent, which the API server's audit log and its flow control see."""
-    return f"admitq/{version('admitq')} ({platform.system().lower()}/{platform.machine()}) {component}"
+    return f"admitq/{VERSION} ({platform.system().lower()}/{platform.machine()}) {component}"
 
 
 class Client:

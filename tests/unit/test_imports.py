@@ -82,6 +82,7 @@ def test_command_line_loads_modules_of_a_command_only_when_it_runs(module: str) 
 LATE_IN_PLUGIN = (
     "aiohttp",
     "asyncio",
+    "importlib.metadata",
     "kubernetes_asyncio",
     "orjson",
     "pydantic",
