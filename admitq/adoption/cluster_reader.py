@@ -13,6 +13,7 @@ from admitq.adoption.cluster import OLDER, Cluster, FoundConfiguration, belongs_
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import (
+    API_SERVICES,
     CONFIG_MAPS,
     CRDS,
     DEPLOYMENTS,
@@ -24,8 +25,6 @@ from admitq.runtime.resources import (
 )
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
-
-API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 
 HAD_MORE_FIELDS: Final = ("admissionchecks",)
 """Kinds that lost fields in the newer version."""

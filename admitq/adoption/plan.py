@@ -33,6 +33,7 @@ PLACE_OF_CHART: Final = frozenset(
         "health",
         "leaderElection",
         "internalCertManagement",
+        "visibilityServer",
         "managedJobsNamespaceSelector",
     }
 )

@@ -1,8 +1,10 @@
 """The components of a process, and the components that each command runs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final
+
+from admitq_api.feature_gates import FeatureGates, Gate
 
 
 class Component(StrEnum):
@@ -18,6 +20,8 @@ class Component(StrEnum):
     """The admission cycles. They reserve quota, preempt, and report why Workloads wait."""
     TOPOLOGY = "topology"
     """Topology-aware placement. Accepted without effect, because the feature does not exist yet."""
+    VISIBILITY = "visibility"
+    """Serves the visibility API. It decides nothing, and has a process of its own."""
 
 
 LEASED_COMPONENTS: Final = frozenset({Component.CORE, Component.JOBS, Component.CYCLE})
@@ -26,7 +30,9 @@ LEASED_COMPONENTS: Final = frozenset({Component.CORE, Component.JOBS, Component.
 COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {
     "manager": (Component.CORE, Component.JOBS, Component.CYCLE, Component.TOPOLOGY),
     "webhook": (Component.WEBHOOK,),
-    "all-in-one": tuple(Component),
+    "visibility": (Component.VISIBILITY,),
+    # Without the visibility API: a long list of workloads would delay decisions.
+    "all-in-one": tuple(component for component in Component if component is not Component.VISIBILITY),
 }
 """The components of each command; ``--components`` selects some of them."""
 
@@ -43,12 +49,22 @@ def select_shadow_components(command: str, flag: str | None) -> tuple[Component,
     """
     if not LEASED_COMPONENTS.intersection(COMMANDS[command]):
         raise ValueError(
-            f"--shadow: admitq {command} only answers reviews, which a shadow does not do: "
+            f"--shadow: admitq {command} makes no decisions that a shadow could compare: "
             "use admitq manager --shadow"
         )
     if flag is not None:
         raise ValueError("--shadow: cannot be combined with --components: remove --components")
     return tuple(component for component in COMMANDS[command] if component is not Component.WEBHOOK)
+
+
+def require_feature_gates(components: Collection[Component], gates: FeatureGates) -> None:
+    """Check that the features of the components are enabled.
+
+    Raises:
+        ValueError: a component has a feature gate that is disabled.
+    """
+    if Component.VISIBILITY in components and not gates[Gate.VISIBILITY_ON_DEMAND]:
+        raise ValueError(f"feature gate {Gate.VISIBILITY_ON_DEMAND} is off: enable it, or stop this process")
 
 
 def select_components(command: str, flag: str | None) -> tuple[Component, ...]:

@@ -12,6 +12,7 @@ from admitq.app.endpoints import serve_health, serve_metrics
 from admitq.app.manager import ManagerPart
 from admitq.app.settings import ProcessSettings
 from admitq.app.shadow import METRIC_PREFIX, ShadowPart, ShadowSettings
+from admitq.app.visibility import VisibilityPart
 from admitq.app.webhook import WebhookPart, build_webhook_part
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
@@ -36,7 +37,7 @@ LEFT_TO_OTHERS: Final = {
 """What another process must do if this process runs without a component."""
 
 
-Part = WebhookPart | ManagerPart | ShadowPart
+Part = WebhookPart | VisibilityPart | ManagerPart | ShadowPart
 
 
 class ProcessStopped(Exception):
@@ -132,6 +133,11 @@ async def _serve(
         observe=observe,
     ) as client:
         webhooks = build_webhook_part(settings, client, metrics) if Component.WEBHOOK in components else None
+        visibility = (
+            VisibilityPart(settings, credentials, client, metrics, user_agent(command), observe)
+            if Component.VISIBILITY in components
+            else None
+        )
         manager: ManagerPart | ShadowPart | None = None
         if shadow is not None:
             manager = ShadowPart(settings, credentials, metrics, user_agent(command), observe, shadow)
@@ -141,11 +147,17 @@ async def _serve(
             )
         try:
             async with asyncio.TaskGroup() as tasks:
-                servers = await _listen(settings, client, metrics, [webhooks, manager], tasks)
+                parts = [webhooks, visibility, manager]
+                servers = await _listen(settings, client, metrics, parts, tasks)
+                callees = [part for part in (webhooks, visibility) if part is not None]
                 # The start of the components may take long, so signals are handled during it.
-                tasks.create_task(_run_until_signal(servers, webhooks, manager), name="signals")
-                await _start([webhooks, manager], tasks)
+                tasks.create_task(
+                    _run_until_signal([*servers, *callees], manager or visibility), name="signals"
+                )
+                await _start(parts, tasks)
         finally:
+            if visibility is not None:
+                await visibility.close()
             if manager is not None:
                 await manager.stop()
 
@@ -175,17 +187,18 @@ async def _start(parts: "Sequence[Part | None]", tasks: asyncio.TaskGroup) -> No
 
 
 async def _run_until_signal(
-    servers: Sequence[Server], webhooks: WebhookPart | None, manager: ManagerPart | ShadowPart | None
+    servers: Sequence[Server | WebhookPart | VisibilityPart],
+    core: ManagerPart | ShadowPart | VisibilityPart | None,
 ) -> None:
+    """Stop the servers, and end the process, after a signal. ``core`` is the part with a state to dump."""
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_requested.set)
-    loop.add_signal_handler(signal.SIGUSR2, _log_missing_state if manager is None else manager.dump)
+    loop.add_signal_handler(signal.SIGUSR2, _log_missing_state if core is None else core.dump)
     await stop_requested.wait()
     log.info("process is stopping")
-    stops = [server.stop() for server in servers]
-    await asyncio.gather(*stops, *([] if webhooks is None else [webhooks.stop()]))
+    await asyncio.gather(*(server.stop() for server in servers))
     raise ProcessStopped
 
 

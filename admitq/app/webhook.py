@@ -3,23 +3,23 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from admitq.app.caches import check_caches, wait_until_synced
+from admitq.app.certificates import OwnCertificate, check_certificates, serving_certificates
 from admitq.app.settings import ProcessSettings
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import Client
 from admitq.serving.health import Check
 from admitq.serving.http import Handler, HttpRequest, HttpResponse, route_by_path, text
-from admitq.serving.rotation import BundleTarget, FileCertificates, ManagedCertificates
+from admitq.serving.rotation import BundleTarget
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_api.v1beta1.differences import list_converted_crds
 from admitq_api.webhook_names import get_conversion_service_name
 from admitq_webhooks.conversion import conversion_handlers
 from admitq_webhooks.large_reviews import LargeReviews
-from admitq_webhooks.live_lookups import ServingCalls, watched_lookups
+from admitq_webhooks.live_lookups import watched_lookups
 from admitq_webhooks.policy import configured_policy
 from admitq_webhooks.readiness import webhook_check
 from admitq_webhooks.review_child import StartMessage
@@ -46,12 +46,29 @@ def list_host_names(settings: ProcessSettings) -> tuple[str, ...]:
     return (*names, configuration.webhook.host) if configuration.webhook.host else names
 
 
+def _own_certificate(settings: ProcessSettings) -> OwnCertificate:
+    management = settings.configuration.internal_cert_management
+    return OwnCertificate(
+        name="admitq webhook",
+        secret=management.webhook_secret_name,
+        targets=(
+            BundleTarget("mutatingwebhookconfigurations", management.mutating_webhook_configuration_name),
+            BundleTarget("validatingwebhookconfigurations", management.validating_webhook_configuration_name),
+            *(
+                BundleTarget("customresourcedefinitions", name, is_optional=True)
+                for name in list_converted_crds(settings.names)
+            ),
+        ),
+        hosts=list_host_names(settings),
+    )
+
+
 def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metrics) -> WebhookPart:
     """Build the webhooks. They listen once ``start`` is called."""
     configuration, names = settings.configuration, settings.names
     lookups, watchers = watched_lookups(client, names, settings.integrations, metrics.errors)
     live = LiveCertificate(settings.tls)
-    certificates = _certificates(settings, client, live, metrics)
+    certificates = serving_certificates(settings, client, live, metrics, _own_certificate(settings))
     certificates_are_ours = configuration.internal_cert_management.enable
     synced = asyncio.Event()
     observe = review_observer(metrics)
@@ -66,11 +83,6 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
     }
     metrics.add_webhook_routes(handlers)
     server = Server(route_by_path(handlers), tls=live.context, errors=metrics.errors)
-
-    async def certificates_ready() -> str | None:
-        if certificates.first.is_set():
-            return None
-        return f"no certificate that the API server trusts yet{certificates.problem}"
 
     async def serving() -> str | None:
         return "stopping" if server.is_draining else None
@@ -91,7 +103,7 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
 
     return WebhookPart(
         checks={
-            "certificates": certificates_ready,
+            "certificates": check_certificates(certificates),
             "webhook caches": check_caches(watchers),
             "serving": serving,
             "webhook": webhook_check(
@@ -115,36 +127,6 @@ def _after_sync(synced: asyncio.Event, handler: Handler) -> Handler:
         return await handler(request) if synced.is_set() else text(503, "the caches are not complete yet")
 
     return handle
-
-
-def _certificates(
-    settings: ProcessSettings, client: Client, live: LiveCertificate, metrics: Metrics
-) -> ManagedCertificates | FileCertificates:
-    def on_expiry(certificate: str, at: int) -> None:
-        with metrics.errors.contain(ErrorPart.METRICS, certificate):
-            metrics.set("certificate_expiry_timestamp_seconds", at / 1e9, certificate=certificate)
-
-    management = settings.configuration.internal_cert_management
-    if not management.enable:
-        folder = Path(settings.configuration.webhook.cert_dir)
-        return FileCertificates(folder, live, on_expiry=on_expiry, errors=metrics.errors)
-    return ManagedCertificates(
-        ServingCalls(client),
-        live,
-        secret=(settings.configuration.namespace, management.webhook_secret_name),
-        targets=(
-            BundleTarget("mutatingwebhookconfigurations", management.mutating_webhook_configuration_name),
-            BundleTarget("validatingwebhookconfigurations", management.validating_webhook_configuration_name),
-            *(
-                BundleTarget("customresourcedefinitions", name, is_optional=True)
-                for name in list_converted_crds(settings.names)
-            ),
-        ),
-        hosts=list_host_names(settings),
-        name="admitq webhook",
-        on_expiry=on_expiry,
-        errors=metrics.errors,
-    )
 
 
 def review_observer(metrics: Metrics) -> ReviewObserver:

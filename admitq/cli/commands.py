@@ -69,7 +69,7 @@ ComponentsOption = Annotated[
     str | None,
     typer.Option(
         "--components",
-        help="Run only these components of the command: webhook, core, jobs, cycle, topology.",
+        help="Run only these components of the command: webhook, core, jobs, cycle, topology, visibility.",
         metavar="LIST",
     ),
 ]

@@ -21,6 +21,7 @@ PATIENCE_SECONDS: Final = 10.0
 PROCESSES: Final[Mapping[str, str]] = {
     "manager": "Run the controllers and the admission cycles. One process leads, others stand by.",
     "webhook": "Run the admission webhooks.",
+    "visibility": "Run the visibility API, which lists pending workloads.",
     "all-in-one": "Run manager and webhooks in one process, for small clusters and for trials.",
 }
 """The commands that run a process, with their help texts."""
@@ -103,6 +104,7 @@ def start_process(component: str, options: Options) -> int:
             component, options.components
         )
         settings = app.load_settings(options.config, options.feature_gates)
+        app.require_feature_gates(parts, settings.gates)
     except (ConfigurationError, OSError, ValueError) as error:
         print(f"admitq {component}: {error}", file=sys.stderr)
         return CONFIGURATION_ERROR

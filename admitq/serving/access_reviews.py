@@ -50,6 +50,17 @@ class Access:
         return f"{self.verb} {resource}/{self.subresource}" if self.subresource else f"{self.verb} {resource}"
 
 
+@dataclass(frozen=True, slots=True)
+class PathAccess:
+    """An access to a path that is no resource, such as a discovery document."""
+
+    verb: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.path}"
+
+
 class AccessReviews:
     """Checks and caches the permissions of users.
 
@@ -71,7 +82,7 @@ class AccessReviews:
         self._answers: ExpiringAnswers[bool] = ExpiringAnswers(clock, REMEMBERED)
         self._calls: dict[bytes, asyncio.Task[bool]] = {}
 
-    async def may(self, user: User, access: Access) -> bool:
+    async def may(self, user: User, access: Access | PathAccess) -> bool:
         """Return whether the user has this access.
 
         Raises:
@@ -96,7 +107,7 @@ class AccessReviews:
         if not call.cancelled():
             call.exception()
 
-    async def _ask(self, key: bytes, user: User, access: Access) -> bool:
+    async def _ask(self, key: bytes, user: User, access: Access | PathAccess) -> bool:
         try:
             async with asyncio.timeout(self._deadline):
                 answer = await self._reviews.create_subject_access_review(_review(user, access))
@@ -109,7 +120,15 @@ class AccessReviews:
         return permitted
 
 
-def _review(user: User, access: Access) -> Mapping[str, Any]:
+def _attributes(access: Access | PathAccess) -> dict[str, Any]:
+    """Return the part of a review that describes the access."""
+    if isinstance(access, PathAccess):
+        return {"nonResourceAttributes": asdict(access)}
+    fields = {field: value for field, value in asdict(access).items() if value or field == "group"}
+    return {"resourceAttributes": fields}
+
+
+def _review(user: User, access: Access | PathAccess) -> Mapping[str, Any]:
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -118,14 +137,12 @@ def _review(user: User, access: Access) -> Mapping[str, Any]:
             "uid": user.uid,
             "groups": list(user.groups),
             "extra": {key: list(values) for key, values in user.extra},
-            "resourceAttributes": {
-                field: value for field, value in asdict(access).items() if value or field == "group"
-            },
+            **_attributes(access),
         },
     }
 
 
-def _key(user: User, access: Access) -> bytes:
+def _key(user: User, access: Access | PathAccess) -> bytes:
     """Return a short key, even for long names and many groups. JSON separates the fields."""
-    identity = (user.name, user.uid, user.groups, user.extra, asdict(access))
+    identity = (user.name, user.uid, user.groups, user.extra, _attributes(access))
     return hashlib.sha256(json.dumps(identity).encode("utf-8", "surrogatepass")).digest()

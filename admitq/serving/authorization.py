@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from admitq.serving.expiring_cache import ExpiringAnswers
 from admitq.serving.http import Handler, HttpRequest, HttpResponse, text
@@ -70,7 +70,7 @@ _EXPLANATIONS: Final[Mapping[AuthorizationDecision, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """The user of a token."""
+    """The user of a request."""
 
     name: str
     uid: str
@@ -78,18 +78,8 @@ class User:
     extra: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-class _Call(NamedTuple):
-    """A request to decide."""
-
-    digest: bytes
-    token: str
-    path: str
-    verb: str
-    peer: str
-
-
-class Authorizer:
-    """Decides calls by TokenReview and SubjectAccessReview.
+class TokenAuthenticator:
+    """Returns the users of bearer tokens, by TokenReviews.
 
     Args:
         reviews: creates reviews at the API server.
@@ -107,63 +97,60 @@ class Authorizer:
         self._reviews = reviews
         self._audiences = audiences
         self._users: ExpiringAnswers[User | None] = ExpiringAnswers(clock, REMEMBERED)
-        self._permissions: ExpiringAnswers[bool] = ExpiringAnswers(clock, REMEMBERED)
         self._clock = clock
         self._of_all = _Bucket(*REVIEWS_OF_ALL, clock)
         self._of_peer: OrderedDict[str, _Bucket] = OrderedDict()
         self._asking: dict[bytes, asyncio.Lock] = {}
 
-    async def decide(
-        self, authorization: str, *, path: str, verb: str = "get", peer: str = ""
-    ) -> AuthorizationDecision:
-        """Decide a call.
+    async def authenticate(self, authorization: str, *, peer: str = "") -> User | AuthorizationDecision:
+        """Return the user of a bearer token, or the decision if there is none.
 
         Args:
             authorization: the header of that name; empty without one.
-            path: the requested path, as a nonResourceURL.
-            verb: the HTTP method in lower case.
             peer: the address of the caller.
         """
-        scheme, _, token = authorization.partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
+        digest, token = read_bearer_token(authorization)
+        if not token:
             return AuthorizationDecision.UNAUTHENTICATED
-        # Only a digest of the token is cached, so that memory holds no credentials.
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        async with self._asking.setdefault(digest, asyncio.Lock()):
+        async with self.one_at_a_time(digest):
             try:
-                return await self._decide(_Call(digest, token, path, verb, peer))
+                return await self.find_user(digest, token, peer)
             except ReviewFailed:
                 return AuthorizationDecision.UNAVAILABLE
             finally:
-                self._asking.pop(digest, None)
+                self.end(digest)
 
-    async def _decide(self, call: "_Call") -> AuthorizationDecision:
-        known, user = self._users.recall(call.digest)
-        if not known:
-            if not self._may_ask(call.peer):
-                return AuthorizationDecision.TOO_MANY
-            user = await self._authenticate(call.token)
-            self._users.remember(call.digest, user, GRANTED_SECONDS if user else REFUSED_SECONDS)
-        if user is None:
-            return AuthorizationDecision.UNAUTHENTICATED
-        question = call.digest + f"{call.verb} {call.path}".encode()
-        known, permitted = self._permissions.recall(question)
-        if not known:
-            if not self._may_ask(call.peer):
-                return AuthorizationDecision.TOO_MANY
-            permitted = await self._authorize(user, call.path, call.verb)
-            self._permissions.remember(question, permitted, GRANTED_SECONDS if permitted else REFUSED_SECONDS)
-        return AuthorizationDecision.ALLOWED if permitted else AuthorizationDecision.FORBIDDEN
+    def one_at_a_time(self, digest: bytes) -> asyncio.Lock:
+        """Return the lock of a token: equal calls at the same time cause one review. Call ``end`` with it."""
+        return self._asking.setdefault(digest, asyncio.Lock())
 
-    def _may_ask(self, peer: str) -> bool:
+    def end(self, digest: bytes) -> None:
+        """Forget the lock of a token."""
+        self._asking.pop(digest, None)
+
+    async def find_user(self, digest: bytes, token: str, peer: str) -> User | AuthorizationDecision:
+        """Return the user of a token, or the decision if there is none.
+
+        Raises:
+            ReviewFailed: the API server did not answer.
+        """
+        known, user = self._users.recall(digest)
+        if not known:
+            if not self.may_review(peer):
+                return AuthorizationDecision.TOO_MANY
+            user = await self._review(token)
+            self._users.remember(digest, user, GRANTED_SECONDS if user else REFUSED_SECONDS)
+        return AuthorizationDecision.UNAUTHENTICATED if user is None else user
+
+    def may_review(self, peer: str) -> bool:
+        """Count a review that a peer causes; return whether its rate is below the limits."""
         bucket = self._of_peer.pop(peer, None) or _Bucket(*REVIEWS_OF_PEER, self._clock)
         self._of_peer[peer] = bucket
         if len(self._of_peer) > REMEMBERED:
             self._of_peer.popitem(last=False)
         return bucket.take() and self._of_all.take()
 
-    async def _authenticate(self, token: str) -> User | None:
+    async def _review(self, token: str) -> User | None:
         spec: dict[str, Any] = {"token": token}
         if self._audiences:
             spec["audiences"] = list(self._audiences)
@@ -183,6 +170,76 @@ class Authorizer:
             tuple(user.get("groups") or ()),
             tuple((key, tuple(values)) for key, values in extra.items()),
         )
+
+
+def read_bearer_token(authorization: str) -> tuple[bytes, str]:
+    """Return the digest and the token of an Authorization header; the token is empty without a valid one.
+
+    Only digests of tokens are cached, so that memory holds no credentials.
+    """
+    scheme, _, token = authorization.partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN:
+        token = ""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest(), token
+
+
+class Authorizer:
+    """Decides calls by TokenReview and SubjectAccessReview.
+
+    Args:
+        reviews: creates reviews at the API server.
+        audiences: the audiences that tokens must have; empty for that of the API server.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        reviews: Reviews,
+        *,
+        audiences: tuple[str, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reviews = reviews
+        self._tokens = TokenAuthenticator(reviews, audiences=audiences, clock=clock)
+        self._permissions: ExpiringAnswers[bool] = ExpiringAnswers(clock, REMEMBERED)
+
+    async def decide(
+        self, authorization: str, *, path: str, verb: str = "get", peer: str = ""
+    ) -> AuthorizationDecision:
+        """Decide a call.
+
+        Args:
+            authorization: the header of that name; empty without one.
+            path: the requested path, as a nonResourceURL.
+            verb: the HTTP method in lower case.
+            peer: the address of the caller.
+        """
+        digest, token = read_bearer_token(authorization)
+        if not token:
+            return AuthorizationDecision.UNAUTHENTICATED
+        async with self._tokens.one_at_a_time(digest):
+            try:
+                user = await self._tokens.find_user(digest, token, peer)
+                if isinstance(user, AuthorizationDecision):
+                    return user
+                return await self._decide(digest, user, path, verb, peer)
+            except ReviewFailed:
+                return AuthorizationDecision.UNAVAILABLE
+            finally:
+                self._tokens.end(digest)
+
+    async def _decide(
+        self, digest: bytes, user: User, path: str, verb: str, peer: str
+    ) -> AuthorizationDecision:
+        question = digest + f"{verb} {path}".encode()
+        known, permitted = self._permissions.recall(question)
+        if not known:
+            if not self._tokens.may_review(peer):
+                return AuthorizationDecision.TOO_MANY
+            permitted = await self._authorize(user, path, verb)
+            self._permissions.remember(question, permitted, GRANTED_SECONDS if permitted else REFUSED_SECONDS)
+        return AuthorizationDecision.ALLOWED if permitted else AuthorizationDecision.FORBIDDEN
 
     async def _authorize(self, user: User, path: str, verb: str) -> bool:
         answer = await self._reviews.create_subject_access_review(

@@ -52,7 +52,7 @@ class CertificateApi(Protocol):
         ...
 
     async def get_configuration(self, target: "BundleTarget") -> Mapping[str, Any] | None:
-        """Return a webhook configuration or CRD; None if it does not exist."""
+        """Return a webhook configuration, CRD or APIService; None if it does not exist."""
         ...
 
     async def patch_configuration(self, target: "BundleTarget", operations: list[dict[str, Any]]) -> None:
@@ -65,8 +65,8 @@ class BundleTarget:
     """An object with the bundle that API servers trust.
 
     Attributes:
-        resource: ``mutatingwebhookconfigurations``, ``validatingwebhookconfigurations`` or
-            ``customresourcedefinitions``.
+        resource: ``mutatingwebhookconfigurations``, ``validatingwebhookconfigurations``,
+            ``customresourcedefinitions`` or ``apiservices``.
         name: of the object.
         is_optional: whether it may be missing.
     """
@@ -93,6 +93,8 @@ def bundle_operations(obj: Mapping[str, Any], bundle: bytes) -> list[dict[str, A
                 {"op": "test", "path": f"/webhooks/{place}/name", "value": webhook.get("name")},
                 {"op": "add", "path": f"/webhooks/{place}/clientConfig/caBundle", "value": encoded},
             ]
+    if obj.get("kind") == "APIService":
+        return _api_service_operations(cast("Mapping[str, Any]", obj.get("spec") or {}), encoded)
     conversion = cast("Mapping[str, Any]", (obj.get("spec") or {}).get("conversion") or {})
     if conversion.get("strategy") == "Webhook":
         webhook = cast("Mapping[str, Any]", conversion.get("webhook") or {})
@@ -107,6 +109,15 @@ def bundle_operations(obj: Mapping[str, Any], bundle: bytes) -> list[dict[str, A
                 },
             ]
     return operations
+
+
+def _api_service_operations(spec: Mapping[str, Any], encoded: str) -> list[dict[str, Any]]:
+    if spec.get("caBundle") == encoded:
+        return []
+    return [
+        {"op": "test", "path": "/spec/service", "value": spec.get("service")},
+        {"op": "add", "path": "/spec/caBundle", "value": encoded},
+    ]
 
 
 class ManagedCertificates:

@@ -170,7 +170,8 @@ class Server:
 
     Args:
         handler: answers the requests.
-        tls: context with the certificate; None to serve without TLS.
+        tls: context with the certificate; None to serve without TLS. A server that verifies certificates of
+            clients has a function in its place: the context changes with the authorities that it trusts.
         limits: deadlines and memory limits.
         plain_anywhere: whether a server without TLS may listen beyond loopback. Only for answers that need no
             protection, such as health probes.
@@ -183,7 +184,7 @@ class Server:
         self,
         handler: Handler,
         *,
-        tls: ssl.SSLContext | None,
+        tls: ssl.SSLContext | Callable[[], ssl.SSLContext] | None,
         limits: ServerLimits | None = None,
         plain_anywhere: bool = False,
         on_answer: Callable[[str, int, float], None] | None = None,
@@ -268,6 +269,12 @@ class Server:
             await self._manager.shutdown(_UNWINDING_SECONDS)
         await asyncio.gather(*self._handshakes, return_exceptions=True)
 
+    def close_idle(self) -> None:
+        """Close idle connections, so that their clients connect again, with a new handshake."""
+        for connection in self.connections.all():
+            if connection.phase is ConnectionPhase.IDLE:
+                connection.drop()
+
     def released(self, connection: Connection) -> None:
         """Release a connection that ended."""
         self.connections.release(connection)
@@ -333,7 +340,7 @@ class Server:
         options: dict[str, Any] = {}
         if self._tls is not None:
             options = {
-                "ssl": self._tls,
+                "ssl": self._tls() if callable(self._tls) else self._tls,
                 "ssl_handshake_timeout": self.limits.handshake_seconds,
                 "ssl_shutdown_timeout": min(5.0, self.limits.handshake_seconds),
             }
@@ -356,7 +363,7 @@ class Server:
         try:
             response, keep = await self._respond(request)
             answer = _create_answer(response, is_head=request.method == "HEAD")
-            if not keep or self.is_draining:
+            if not keep or self.is_draining or self._is_outdated(request.transport):
                 answer.force_close()
             try:
                 async with asyncio.timeout(self.limits.write_seconds):
@@ -365,6 +372,9 @@ class Server:
                 self.dropped("write_deadline")
                 if request.transport is not None:
                     request.transport.abort()
+            finally:
+                if response.on_sent is not None:
+                    response.on_sent()
             if self._on_answer is not None:
                 self._on_answer(request.path, response.status, time.monotonic() - started)
             return answer
@@ -396,6 +406,8 @@ class Server:
             headers={name.lower(): value for name, value in request.headers.items()},
             body=body,
             peer=_peer(request.transport.get_extra_info("peername") if request.transport else None),
+            header_lines=request.headers.items(),
+            client_certificate=self._get_client_certificate(request.transport),
         )
         try:
             async with asyncio.timeout(self.limits.answer_seconds):
@@ -406,6 +418,18 @@ class Server:
         except Exception as error:  # noqa: BLE001 a failing request must not end the connection of others
             self._errors.report(ErrorPart.SERVER, error, received.path)
             return text(500, "internal error, see the log of the server")
+
+    def _is_outdated(self, transport: asyncio.Transport | None) -> bool:
+        """Whether the authorities of clients have changed since the handshake of the connection."""
+        if transport is None or not callable(self._tls):
+            return False
+        return transport.get_extra_info("sslcontext") is not self._tls()
+
+    def _get_client_certificate(self, transport: asyncio.Transport | None) -> bytes | None:
+        if transport is None or not callable(self._tls) or self._is_outdated(transport):
+            return None
+        session = cast("ssl.SSLObject | None", transport.get_extra_info("ssl_object"))
+        return None if session is None else session.getpeercert(binary_form=True)
 
     async def _read(self, request: BaseRequest, held_bytes: "_Held") -> bytes:
         if (request.content_length or 0) > self.limits.body_bytes:

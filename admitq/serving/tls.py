@@ -106,11 +106,15 @@ def client_context(bundle: bytes, *, strict: bool = False) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags |= ssl.VERIFY_X509_STRICT if strict else ssl.VERIFY_X509_PARTIAL_CHAIN
+    _trust(context, bundle)
+    return context
+
+
+def _trust(context: ssl.SSLContext, bundle: bytes) -> None:
     try:
         context.load_verify_locations(cadata=bundle.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise InvalidCertificate(f"not a bundle of certificates: {error}") from error
-    return context
 
 
 class LiveCertificate:
@@ -144,6 +148,29 @@ class LiveCertificate:
         _load(self.context, pair)
         self._pair = pair
         return True
+
+    def trust_clients(self, authorities: bytes) -> None:
+        """Verify the certificates of clients from now on, by a new context.
+
+        A client may send no certificate. If it sends one that none of the authorities signed, the handshake
+        fails.
+
+        Args:
+            authorities: the PEM bundle of the authorities of clients.
+
+        Raises:
+            InvalidCertificate: the bundle contains no certificate; the old context stays.
+        """
+        context = server_context(self._settings)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        # A resumed session would keep the certificate that an earlier handshake verified.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        _trust(context, authorities)
+        if self._pair is not None:
+            _load(context, self._pair)
+        self.context = context
 
 
 def _load(context: ssl.SSLContext, pair: KeyPair) -> None:

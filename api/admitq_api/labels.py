@@ -425,6 +425,16 @@ class Names:
         return f"visibility.{self.group}"
 
     @property
+    def visibility_service(self) -> str:
+        """The default name of the Service of this API."""
+        return f"{self.metric_prefix}-visibility-server"
+
+    @property
+    def visibility_secret(self) -> str:
+        """The default name of the Secret with the serving certificate of this API."""
+        return f"{self.metric_prefix}-visibility-server-cert"
+
+    @property
     def lease_name(self) -> str:
         """The default name of the Lease for leader election."""
         return f"c1f6bfd2.{self.group}" if self.group == COMPAT_GROUP else f"manager.{self.group}"

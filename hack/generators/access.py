@@ -271,6 +271,29 @@ WEBHOOK_NAMESPACE = (Rule(("",), ("secrets",), ("get", "update"), ("${certificat
 The chart creates the Secret. Permission to create Secrets would give the webhook tokens of any account."""
 
 
+VISIBILITY_GROUP = f"visibility.{API_GROUP}"
+
+VISIBILITY_CLUSTER = SHADOW_CLUSTER
+"""Rules of the visibility API: read what the order of queues depends on, and review its callers."""
+
+
+def _write_bundle_into(version: str) -> Rule:
+    name = f"{version}.{VISIBILITY_GROUP}"
+    return Rule(("apiregistration.k8s.io",), ("apiservices",), ("get", "patch"), (name,))
+
+
+_COMPAT = names_for(COMPAT_GROUP)
+
+VISIBILITY_CERTIFICATES = (_write_bundle_into(_COMPAT.version),)
+"""Further rules of the visibility API if it creates its certificate: write its CA into the APIService."""
+
+VISIBILITY_CONVERSION = (_write_bundle_into(_COMPAT.older_version),) if _COMPAT.older_version else ()
+"""Further rules of the visibility API if the API group has several versions."""
+
+VISIBILITY_NAMESPACE = (Rule(("",), ("secrets",), ("get", "update"), ("${visibilitySecret}",)),)
+"""Rules of the visibility API in its own namespace if it creates its certificate."""
+
+
 BATCH_ADMIN = "batch-admin"
 BATCH_USER = "batch-user"
 _ALL_PEOPLE = (BATCH_ADMIN, BATCH_USER)
@@ -331,6 +354,22 @@ CUSTOM_AUDIENCE = Audience(
     group=CUSTOM.group,
 )
 """The same roles for each custom job kind."""
+
+
+def _pending_workloads_of(resource: str) -> tuple[Rule, ...]:
+    return (Rule((VISIBILITY_GROUP,), (f"{resource}/pendingworkloads",), ("get",)),)
+
+
+VISIBILITY_ROLES = (
+    # The list of a ClusterQueue names workloads of all namespaces.
+    UserRole("pending-workloads-cq-viewer-role", _pending_workloads_of("clusterqueues"), (BATCH_ADMIN,)),
+    UserRole(
+        "pending-workloads-lq-viewer-role",
+        _pending_workloads_of("localqueues"),
+        (BATCH_ADMIN, BATCH_USER, VIEW),
+    ),
+)
+"""Roles for users of the visibility API."""
 
 
 def roles(audiences: tuple[Audience, ...]) -> list[UserRole]:

@@ -195,6 +195,8 @@ _NAMED = (
     "internalCertManagement.mutatingWebhookConfigurationName",
     "internalCertManagement.validatingWebhookConfigurationName",
     "multiKueue.dispatcherName",
+    "visibilityServer.serviceName",
+    "visibilityServer.secretName",
 )
 """Fields with a default that depends on the API group."""
 
@@ -209,10 +211,11 @@ def _names() -> str:
 
 _CONFIGURATION_INTRODUCTION = f"""# Configuration file
 
-`admitq manager`, `admitq webhook` and `admitq all-in-one` read the same file, which `--config FILE` names.
-Without a file, the defaults apply. An unknown field or an invalid value is an error: the process does not
-start, and prints the path of the field and the remedy. `all-in-one` needs only the file and a kubeconfig,
-or the ServiceAccount of its pod. The value `config` of the [chart](chart-values.md) has the same fields.
+`admitq manager`, `admitq webhook`, `admitq visibility` and `admitq all-in-one` read the same file, which
+`--config FILE` names. Without a file, the defaults apply. An unknown field or an invalid value is an error:
+the process does not start, and prints the path of the field and the remedy. `all-in-one` needs only the file
+and a kubeconfig, or the ServiceAccount of its pod. The value `config` of the [chart](chart-values.md) has the
+same fields.
 
 ```yaml
 apiVersion: config.{DEFAULT_GROUP}/v1beta2
@@ -242,8 +245,8 @@ Durations have units: `300ms`, `90s`, `1h30m`. Addresses have the form `:8443` o
 an empty string means none. On a loopback address, metrics are served as plain text. On other addresses, they
 are served over HTTPS to authorized clients.
 
-The sections `multiKueue`, `visibilityServer` and `resources.deviceClassMappings` have no effect, because
-their features do not exist yet. At start, the log names those that are set.
+The sections `multiKueue` and `resources.deviceClassMappings` have no effect, because their features do not
+exist yet. At start, the log names those that are set.
 
 """
 

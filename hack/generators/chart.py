@@ -1,6 +1,6 @@
 """Generate the files of the chart that depend on code: CRDs, names, access rules, webhook rules."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,13 +108,19 @@ def rbac() -> str:
                 "conversion": [rule.to_dict() for rule in access.WEBHOOK_CONVERSION],
             },
             "shadow": _scopes(access.SHADOW_CLUSTER, {}, (), (), ()),
-            "roles": _roles(access.AUDIENCES),
-            "customRoles": _roles((access.CUSTOM_AUDIENCE,)),
+            "visibility": _scopes(access.VISIBILITY_CLUSTER, {}, (), (), access.VISIBILITY_NAMESPACE)
+            | {
+                "certificates": [rule.to_dict() for rule in access.VISIBILITY_CERTIFICATES],
+                "conversion": [rule.to_dict() for rule in access.VISIBILITY_CONVERSION],
+            },
+            "roles": _roles(access.roles(access.AUDIENCES)),
+            "visibilityRoles": _roles(access.VISIBILITY_ROLES),
+            "customRoles": _roles(access.roles((access.CUSTOM_AUDIENCE,))),
         }
     )
 
 
-def _roles(audiences: tuple[access.Audience, ...]) -> list[dict[str, Any]]:
+def _roles(roles: Iterable[access.UserRole]) -> list[dict[str, Any]]:
     return [
         {
             "name": role.name,
@@ -122,7 +128,7 @@ def _roles(audiences: tuple[access.Audience, ...]) -> list[dict[str, Any]]:
             "frameworks": list(role.frameworks),
             "rules": [rule.to_dict() for rule in role.rules],
         }
-        for role in access.roles(audiences)
+        for role in roles
     ]
 
 

@@ -25,10 +25,12 @@ SET_BY_CHART: Final = (
     "namespace",
     "webhook.port",
     "internalCertManagement",
+    "visibilityServer.serviceName",
+    "visibilityServer.secretName",
 )
 """Fields of the configuration file that the chart sets. `config` must not have them."""
 
-READ_BY_TEMPLATES: Final = ("webhook", "integrations")
+READ_BY_TEMPLATES: Final = ("webhook", "integrations", "visibilityServer")
 """Sections that the chart fills or reads. They must not be null."""
 
 SELECTORS: Final = ("managedJobsNamespaceSelector", "metrics.localQueueMetrics.localQueueSelector")

@@ -73,7 +73,6 @@ MISSING = {
     "multikueue": "dispatching to other clusters (MultiKueue)",
     "concurrent-admission": "concurrent admission",
     "devices": "dynamic resource allocation (DRA)",
-    "visibility": "the API of pending workloads, and the kubectl plugin",
 }
 """Missing features, by the name of the check that detects their use."""
 

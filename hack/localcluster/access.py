@@ -127,7 +127,7 @@ def problems(
         problems_found += [f"refused: {line}" for line in refused(here)]
         problems_found += [f"of another API group: {line}" for line in foreign(here, group)]
         if whole_run:
-            granted = permissions(_rules(api, name, namespace))
+            granted = granted_permissions(api, name, namespace)
             own = [call for call in (*own_calls, *elsewhere) if call.user == user]
             problems_found += [
                 f"unused: {name} may {line}, and no test needs it" for line in unused(granted, own)
@@ -138,6 +138,11 @@ def problems(
 def _read(log: Path) -> list[Call]:
     with log.open() as lines:
         return list(calls(lines))
+
+
+def granted_permissions(api: Api, name: str, namespace: str) -> set[AllowedVerb]:
+    """Return the permissions of the ClusterRole and of the Role with a name."""
+    return permissions(_rules(api, name, namespace))
 
 
 def _rules(api: Api, name: str, namespace: str) -> list[Mapping[str, Any]]:

@@ -26,7 +26,7 @@ from localcluster.kubeconfigs import kubeconfig, request_token
 from localcluster.ports import free_ports
 from localcluster.processes import Process
 
-Component = Literal["manager", "webhook"]
+Component = Literal["manager", "webhook", "visibility"]
 
 TOKEN_LIFETIME_S = 3600
 """The lifetime of a token, as in the chart."""
@@ -96,6 +96,9 @@ class Installation:
                 "url": f"https://{LOOPBACK}:{self._port('webhook', 'webhook')}",
             },
         }
+        if chart_values.get("visibility", {}).get("enabled"):
+            url = f"https://{LOOPBACK}:{self._port('visibility', 'visibility')}"
+            chosen["visibility"] = {**chart_values["visibility"], "url": url}
         file = self._folder / "values.json"
         file.write_text(json.dumps(chosen, indent=2))
         options = ("--take-ownership",) if take_ownership else ()
@@ -170,7 +173,9 @@ class Installation:
         for component in components:
             self._await_ready(component, replica, patience_s)
 
-    def stop(self, components: Sequence[Component] = ("manager", "webhook"), *, replica: int = 0) -> None:
+    def stop(
+        self, components: Sequence[Component] = ("visibility", "manager", "webhook"), *, replica: int = 0
+    ) -> None:
         """Terminate processes in order. Processes that do not run are ignored."""
         running = self.cluster.processes.all()
         for component in components:
@@ -198,6 +203,10 @@ class Installation:
         """Return the base URL of an endpoint of a process: plain HTTP on loopback."""
         return f"http://{LOOPBACK}:{self._port(self._instance(component, replica), endpoint)}"
 
+    def port_of(self, component: Literal["webhook", "visibility"]) -> int:
+        """Return the port on loopback on which a component serves HTTPS."""
+        return self._port(component, component)
+
     def kubeconfig(self, component: Component) -> Path:
         """Return a kubeconfig file with only the permissions that the chart grants a component."""
         return self._folder / f"{component}.kubeconfig"
@@ -208,9 +217,13 @@ class Installation:
 
     def renew_tokens(self, lifetime_s: int = TOKEN_LIFETIME_S) -> None:
         """Request new tokens of all ServiceAccounts and write them to their files."""
-        shadow = self._given().get("shadow", {}).get("enabled", False)
+        chart_values = self._given()
+        shadow = chart_values.get("shadow", {}).get("enabled", False)
+        components = ["manager"] if shadow else ["manager", "webhook"]
+        if chart_values.get("visibility", {}).get("enabled", False):
+            components.append("visibility")
         with self.cluster.api() as api:
-            for component in ("manager",) if shadow else ("manager", "webhook"):
+            for component in components:
                 self._renew_token(api, component, lifetime_s)
 
     def _start(
@@ -258,6 +271,11 @@ class Installation:
                 **shipped.get("webhook", {}),
                 "host": LOOPBACK,
                 "port": self._port("webhook", "webhook"),
+            },
+            "visibilityServer": {
+                **shipped.get("visibilityServer", {}),
+                "bindAddress": LOOPBACK,
+                "bindPort": self._port("visibility", "visibility"),
             },
             "metrics": {
                 **shipped.get("metrics", {}),

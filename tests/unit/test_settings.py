@@ -13,7 +13,6 @@ HEAD = "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
 
 SETTINGS_WITHOUT_EFFECT = """
 multiKueue: {origin: hub}
-visibilityServer: {bindPort: 8082}
 resources: {deviceClassMappings: [{name: gpu, deviceClassNames: [a]}]}
 pprofBindAddress: ':8083'
 """
@@ -140,7 +139,7 @@ def test_gate_of_missing_feature_is_accepted_and_reported() -> None:
         ("resources: {excludeResourcePrefixes: [a]}", ()),
         (
             SETTINGS_WITHOUT_EFFECT,
-            ("multiKueue", "visibilityServer", "resources.deviceClassMappings", "pprofBindAddress"),
+            ("multiKueue", "resources.deviceClassMappings", "pprofBindAddress"),
         ),
     ],
 )

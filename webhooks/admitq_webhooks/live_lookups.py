@@ -10,6 +10,7 @@ from admitq.runtime.discovery import find_resource_of_kind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import (
+    API_SERVICES,
     CRDS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -29,7 +30,7 @@ from admitq_api.labels import Names
 from admitq_webhooks.lookups import LookupFailed
 
 _TARGETS: Final[Mapping[str, Resource]] = {
-    resource.plural: resource for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, CRDS)
+    resource.plural: resource for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, CRDS, API_SERVICES)
 }
 
 
@@ -242,7 +243,7 @@ class ServingCalls:
         return True
 
     async def get_configuration(self, target: BundleTarget) -> Mapping[str, Any] | None:
-        """Return a webhook configuration or CRD; None if it does not exist.
+        """Return a webhook configuration, CRD or APIService; None if it does not exist.
 
         Raises:
             ApiFailed: it cannot be read.
@@ -250,7 +251,7 @@ class ServingCalls:
         return await self._get(_TARGETS[target.resource], target.name, None)
 
     async def patch_configuration(self, target: BundleTarget, operations: list[dict[str, Any]]) -> None:
-        """Apply a JSON patch to a webhook configuration or CRD.
+        """Apply a JSON patch to a webhook configuration, CRD or APIService.
 
         Raises:
             ApiFailed: the API server rejected the patch, or the object has changed since it was read.

@@ -88,6 +88,10 @@ def _create_defaults(
             "validatingWebhookConfigurationName": names.webhook_objects.validating_configuration,
         },
         "multiKueue": {"dispatcherName": names.dispatcher_all_at_once},
+        "visibilityServer": {
+            "serviceName": names.visibility_service,
+            "secretName": names.visibility_secret,
+        },
     }
     if "managedJobsNamespaceSelector" not in document:
         defaults["managedJobsNamespaceSelector"] = select_all_namespaces_except(namespace)
@@ -156,6 +160,8 @@ ABSENT_IF_EMPTY: Final = (
     "waitForPodsReady.requeuingStrategy.timestamp",
     "multiKueue.origin",
     "multiKueue.dispatcherName",
+    "visibilityServer.serviceName",
+    "visibilityServer.secretName",
     "resources.quotaCheckStrategy",
     "tls.minVersion",
 )

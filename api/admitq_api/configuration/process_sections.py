@@ -265,6 +265,12 @@ class VisibilityServer(Section):
     bind_port: Port = 8082
     """The port to listen on."""
 
+    service_name: DnsLabel = names_for().visibility_service
+    """The Service of the API. The certificate is issued for its name."""
+
+    secret_name: Subdomain = names_for().visibility_secret
+    """The Secret with the certificate, which all replicas share."""
+
     @field_validator("bind_address")
     @classmethod
     def _ip(cls, value: str) -> str:

@@ -164,7 +164,6 @@ class Configuration(Section):
         ignored: dict[str, object] = {
             # The dispatcher's name follows from the API group unless it is set.
             "multiKueue": self.multi_kueue.model_fields_set - {"dispatcher_name"},
-            "visibilityServer": self.visibility_server.model_fields_set,
             "resources.deviceClassMappings": self.resources.device_class_mappings,
             "pprofBindAddress": parse_address(self.pprof_bind_address),
         }

@@ -62,6 +62,12 @@
         "mutatingWebhookConfigurationName" (include "admitq.mutatingName" .)
         "validatingWebhookConfigurationName" (include "admitq.validatingName" .))
       "integrations" (dict "frameworks" (list "batch/job")) -}}
+{{- if include "admitq.servesVisibility" . -}}
+{{- $_ := set $base "visibilityServer" (dict
+      "bindPort" 8082
+      "serviceName" (include "admitq.visibilityServiceName" .)
+      "secretName" (include "admitq.visibilitySecretName" .)) -}}
+{{- end -}}
 {{- $merged := mergeOverwrite $base (deepCopy .Values.config) -}}
 {{- set $merged "managedJobsNamespaceSelector" (include "admitq.jobNamespaceSelector" . | fromYaml) | toYaml -}}
 {{- end -}}

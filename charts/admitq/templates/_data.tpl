@@ -14,6 +14,7 @@
     | replace "${metricPrefix}" $names.metricPrefix
     | replace "${configMap}" (include "admitq.configMapName" $root)
     | replace "${certificateSecret}" (include "admitq.certificateSecretName" $root)
+    | replace "${visibilitySecret}" (include "admitq.visibilitySecretName" $root)
     | replace "${mutatingWebhookConfiguration}" (include "admitq.mutatingName" $root)
     | replace "${validatingWebhookConfiguration}" (include "admitq.validatingName" $root) -}}
 {{- end -}}

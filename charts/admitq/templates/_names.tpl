@@ -24,7 +24,21 @@
 
 {{/* Return the components as a YAML list. A shadow has no webhook: the manager in charge answers reviews. */}}
 {{- define "admitq.components" -}}
-{{- ternary (list "manager") (list "manager" "webhook") .Values.shadow.enabled | toYaml -}}
+{{- $all := ternary (list "manager") (list "manager" "webhook") .Values.shadow.enabled -}}
+{{- if include "admitq.servesVisibility" . }}{{ $all = append $all "visibility" }}{{ end -}}
+{{- toYaml $all -}}
+{{- end -}}
+
+{{/* Return "yes" if the release serves the visibility API, or nothing. */}}
+{{- define "admitq.servesVisibility" -}}
+{{- $gate := dig "featureGates" "VisibilityOnDemand" true (.Values.config | default dict) -}}
+{{- if and .Values.visibility.enabled (not .Values.shadow.enabled) $gate }}yes{{ end -}}
+{{- end -}}
+
+{{/* Return "yes" if a component runs in the cluster, or nothing. Argument: a list of the root and the component. */}}
+{{- define "admitq.runsInside" -}}
+{{- $values := (index . 0).Values -}}
+{{- if and (not $values.webhook.url) (not (and (eq (index . 1) "visibility") $values.visibility.url)) }}yes{{ end -}}
 {{- end -}}
 
 {{- define "admitq.configMapName" -}}{{ include "admitq.fullname" . }}-config{{- end -}}
@@ -35,6 +49,7 @@
 {{- end -}}
 {{- define "admitq.webhookServiceName" -}}{{ include "admitq.fullname" . }}-webhook-service{{- end -}}
 {{- define "admitq.conversionServiceName" -}}{{ include "admitq.fullname" . }}-conversion-service{{- end -}}
+{{- define "admitq.visibilityServiceName" -}}{{ include "admitq.fullname" . }}-visibility-server{{- end -}}
 {{- define "admitq.mutatingName" -}}{{ include "admitq.fullname" . }}-mutating-webhook-configuration{{- end -}}
 {{- define "admitq.validatingName" -}}{{ include "admitq.fullname" . }}-validating-webhook-configuration{{- end -}}
 
@@ -42,7 +57,13 @@
 {{- .Values.webhook.certificates.existingSecret | default (printf "%s-webhook-server-cert" (include "admitq.fullname" .)) -}}
 {{- end -}}
 
-{{/* Return the name of a component's ServiceAccount. Argument: a list of the root and "manager" or "webhook". */}}
+{{/* Return the Secret with the certificate of the visibility API. A provided one may be that of the webhooks. */}}
+{{- define "admitq.visibilitySecretName" -}}
+{{- $provided := .Values.visibility.certificates.existingSecret | default .Values.webhook.certificates.existingSecret -}}
+{{- $provided | default (printf "%s-visibility-server-cert" (include "admitq.fullname" .)) -}}
+{{- end -}}
+
+{{/* Return the name of a component's ServiceAccount. Argument: a list of the root and the component. */}}
 {{- define "admitq.serviceAccountName" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}

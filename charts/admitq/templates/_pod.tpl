@@ -157,7 +157,7 @@ spec:
           envFrom:
             {{- toYaml . | nindent 12 }}
           {{- end }}
-          {{- if and (eq $component "webhook") $pod.lameDuckSeconds }}
+          {{- if and (has $component (list "webhook" "visibility")) $pod.lameDuckSeconds }}
           lifecycle:
             preStop:
               sleep:
@@ -167,6 +167,10 @@ spec:
             {{- if eq $component "webhook" }}
             - name: webhook
               containerPort: {{ $config.webhook.port }}
+            {{- end }}
+            {{- if eq $component "visibility" }}
+            - name: visibility
+              containerPort: {{ $config.visibilityServer.bindPort }}
             {{- end }}
             {{- with include "admitq.port" $config.metrics.bindAddress }}
             - name: metrics
@@ -242,7 +246,7 @@ spec:
         {{- if $filesCertificate }}
         - name: certificate
           secret:
-            secretName: {{ include "admitq.certificateSecretName" $root }}
+            secretName: {{ include (ternary "admitq.visibilitySecretName" "admitq.certificateSecretName" (eq $component "visibility")) $root }}
             defaultMode: 0440
         {{- end }}
         {{- with $pod.extraVolumes }}

@@ -16,13 +16,13 @@
 {{- $all = concat $all .rules -}}
 {{- end -}}
 {{- end -}}
-{{- if and (eq $component "webhook") (include "admitq.config" $root | fromYaml).internalCertManagement.enable -}}
+{{- if and (has $component (list "webhook" "visibility")) (include "admitq.config" $root | fromYaml).internalCertManagement.enable -}}
 {{- $all = concat $all $rules.certificates -}}
 {{- if include "admitq.converts" $root -}}
 {{- $all = concat $all $rules.conversion -}}
 {{- end -}}
 {{- end -}}
-{{- concat $all (index $root.Values.rbac (printf "extra%sRules" (title $component))) | toYaml -}}
+{{- concat $all (index $root.Values.rbac (printf "extra%sRules" (title $component)) | default list) | toYaml -}}
 {{- end -}}
 
 {{/* The operations that the ClusterRoles of both processes allow on a resource, as YAML: a map from the resource

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from admitq.adoption.cluster import Cluster
-from admitq.adoption.cluster_reader import API_SERVICES, read_cluster
+from admitq.adoption.cluster_reader import read_cluster
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import (
@@ -103,7 +103,7 @@ HELD: dict[str, list[Any]] = {
         named("their-config", data={"a": yaml.safe_dump(FILE), "b": "{no yaml", "c": "x: 1"})
     ],
     LEASES.plural: [lease("their-standby-5f_1"), named("other", spec={"holderIdentity": "policy-1"})],
-    API_SERVICES.plural: [
+    "apiservices": [
         named("v1.visibility", None, spec={"group": NAMES.visibility_group}),
         named("v1.apps", None, spec={"group": "apps"}),
     ],

@@ -103,7 +103,6 @@ def test_switched_gate_without_full_effect_is_reported() -> None:
         {
             "PartialAdmission": False,
             "TLSOptions": True,
-            "VisibilityOnDemand": True,
             "MultiKueue": False,
             "VectorizedResourceRequests": False,
         }
@@ -111,7 +110,6 @@ def test_switched_gate_without_full_effect_is_reported() -> None:
     assert gates.list_notes() == (
         "MultiKueue: only affects the validation of objects: its feature is not implemented yet",
         "VectorizedResourceRequests: has no effect: there is only one implementation",
-        "VisibilityOnDemand: has no effect: its feature is not implemented yet",
     )
     assert not FeatureGates().list_notes()
 

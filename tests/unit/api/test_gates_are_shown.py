@@ -189,6 +189,10 @@ SHOWN: Final = {
         "unit/controllers/job/test_prebuilt.py: "
         "test_feature_gate_decides_whether_annotation_or_label_names_workload"
     ),
+    Gate.VISIBILITY_ON_DEMAND: Shown(
+        "controlplane/test_visibility.py: test_workloads_have_positions_in_both_queues",
+        "unit/app/test_components.py: test_visibility_api_does_not_start_without_its_feature_gate",
+    ),
     Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING: _both(
         "unit/webhooks/test_job_mutation.py: "
         "test_job_without_priority_class_gets_default_with_or_without_queue"

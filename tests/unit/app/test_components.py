@@ -13,7 +13,7 @@ from admitq.app.components import (
 from admitq.cli.commands import application
 from admitq.cli.processes import CONFIGURATION_ERROR, PROCESSES
 
-WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY = Component
+WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY, VISIBILITY = Component
 
 
 def test_every_process_command_has_its_components() -> None:
@@ -27,6 +27,7 @@ def test_every_process_command_has_its_components() -> None:
         ("all-in-one", None, (WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY)),
         ("manager", None, (CORE, JOBS, CYCLE, TOPOLOGY)),
         ("webhook", None, (WEBHOOK,)),
+        ("visibility", None, (VISIBILITY,)),
         ("all-in-one", "webhook,core,jobs,cycle,topology", (WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY)),
         ("all-in-one", " cycle , webhook,cycle", (WEBHOOK, CYCLE)),
         ("all-in-one", "core", (CORE,)),
@@ -83,7 +84,7 @@ def test_shadow_runs_every_component_except_webhook(command: str) -> None:
     [
         (
             ["webhook", "--shadow"],
-            "--shadow: admitq webhook only answers reviews, which a shadow does not do",
+            "--shadow: admitq webhook makes no decisions that a shadow could compare",
         ),
         (["manager", "--shadow", "--components=core"], "--shadow: cannot be combined with --components"),
     ],
@@ -92,3 +93,10 @@ def test_command_with_shadow_flag_that_cannot_compare_fails(arguments: list[str]
     answer = CliRunner().invoke(application, arguments)
     assert answer.exit_code == CONFIGURATION_ERROR
     assert problem in answer.stderr
+
+
+@pytest.mark.parametrize("arguments", [["visibility", "--feature-gates=VisibilityOnDemand=false"]])
+def test_visibility_api_does_not_start_without_its_feature_gate(arguments: list[str]) -> None:
+    answer = CliRunner().invoke(application, arguments)
+    assert answer.exit_code == CONFIGURATION_ERROR
+    assert "feature gate VisibilityOnDemand is off" in answer.stderr

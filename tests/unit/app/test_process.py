@@ -15,7 +15,7 @@ async def test_state_signal_does_not_end_process_without_core() -> None:
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
         with capture_logs() as lines:
-            running = asyncio.create_task(process._run_until_signal([], None, None))  # type: ignore[reportPrivateUsage]
+            running = asyncio.create_task(process._run_until_signal([], None))  # type: ignore[reportPrivateUsage]
             await asyncio.sleep(0)
             os.kill(os.getpid(), signal.SIGUSR2)
             async with asyncio.timeout(10):

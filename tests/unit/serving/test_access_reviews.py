@@ -13,6 +13,7 @@ from admitq.serving.access_reviews import (
     REFUSED_SECONDS,
     Access,
     AccessReviews,
+    PathAccess,
 )
 from admitq.serving.authorization import ReviewFailed, User
 
@@ -174,3 +175,12 @@ async def test_review_beyond_limit_of_open_requests_fails_at_once() -> None:
 )
 def test_access_is_printed_as_verb_and_resource(access: Access, text: str) -> None:
     assert str(access) == text
+
+
+async def test_access_review_of_path_names_the_path() -> None:
+    api = FakeReviewApi()
+    access = PathAccess("get", "/openapi/v2")
+    assert await AccessReviews(api).may(ANNA, access)
+    assert api.requests[0]["spec"]["nonResourceAttributes"] == {"verb": "get", "path": "/openapi/v2"}
+    assert "resourceAttributes" not in api.requests[0]["spec"]
+    assert str(access) == "get /openapi/v2"

@@ -185,7 +185,7 @@ async def test_cache_is_bounded_and_contains_no_token() -> None:
     for number in range(REMEMBERED + 50):
         clock.now += 0.03
         await decide(authorizer, f"secret-token-{number}", peer=str(number))
-    cached = authorizer._users._entries  # pyright: ignore[reportPrivateUsage]
+    cached = authorizer._tokens._users._entries  # pyright: ignore[reportPrivateUsage]
     assert len(cached) == REMEMBERED
     assert not any(b"secret" in key for key in cached)
 

@@ -313,6 +313,16 @@ def test_bundle_patch_tests_name_of_webhook() -> None:
     ]
 
 
+def test_bundle_patch_of_api_service_tests_its_service() -> None:
+    service = {"name": "s", "namespace": "n", "port": 443}
+    obj = {"kind": "APIService", "spec": {"service": service}}
+    assert bundle_operations(obj, b"x") == [
+        {"op": "test", "path": "/spec/service", "value": service},
+        {"op": "add", "path": "/spec/caBundle", "value": "eA=="},
+    ]
+    assert bundle_operations({"kind": "APIService", "spec": {"caBundle": "eA=="}}, b"x") == []
+
+
 async def test_expiries_of_authority_and_leaf_are_reported() -> None:
     expiries: dict[str, int] = {}
     replica = create_replica(api_with_objects(), Clock(), on_expiry=expiries.__setitem__)
