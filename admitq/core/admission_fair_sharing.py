@@ -118,6 +118,8 @@ class _Account:
     version: int = 0
     usage: PastUsage | None = None
     """The past usage as last computed; None after a change."""
+    stated: ConsumedResources | None = None
+    """The status of the LocalQueue from which the amounts were taken last."""
 
 
 # --- accounts -------------------------------------------------------------------------------------------
@@ -140,18 +142,28 @@ class UsageAccounts:
 
     # --- LocalQueues ------------------------------------------------------------------------------
 
-    def open(self, queue: LocalQueue, now: Instant) -> None:
+    def open(self, queue: LocalQueue, now: Instant, *, follows_status: bool = False) -> None:
         """Open the account of a LocalQueue with the consumed amounts of its status, or update its weight.
 
         If the instant in the status is in the future, the present instant counts: else the past usage would
         not decay until then.
+
+        Args:
+            queue: the LocalQueue.
+            now: the present instant.
+            follows_status: whether another program decides and writes the status, so that the amounts of a
+                changed status replace those of the account.
         """
         account = self._accounts.get(queue.key)
         if account is None:
-            known = queue.consumed or ConsumedResources((), now)
-            consumed = {resource: amount << _BITS for resource, amount in known.consumed}
-            self._accounts[queue.key] = _Account(queue.fair_weight, consumed, min(known.at, now))
-        elif account.weight != queue.fair_weight:
+            consumed, at = _read_stated(queue.consumed, now)
+            self._accounts[queue.key] = _Account(queue.fair_weight, consumed, at, stated=queue.consumed)
+            return
+        if follows_status and queue.consumed not in {None, account.stated}:
+            account.consumed, account.at = _read_stated(queue.consumed, now)
+            account.stated = queue.consumed
+            _changed(account)
+        if account.weight != queue.fair_weight:
             account.weight = queue.fair_weight
             _changed(account)
 
@@ -295,6 +307,12 @@ class UsageAccounts:
         for charge in dumped.charges:
             self._uids.setdefault(charge.queue, set()).add(charge.uid)
             _add(self._accounts[charge.queue].penalties, charge.penalty)
+
+
+def _read_stated(stated: ConsumedResources | None, now: Instant) -> tuple[dict[str, int], Instant]:
+    """Return the consumed amounts of a status and their instant; none without a status."""
+    known = stated or ConsumedResources((), now)
+    return {resource: amount << _BITS for resource, amount in known.consumed}, min(known.at, now)
 
 
 def _changed(account: _Account) -> None:

@@ -26,7 +26,9 @@ from admitq.core.world import World
 def open_account(world: World, spec: LocalQueue, now: Instant) -> None:
     """Open the account of a LocalQueue that was created, or update it."""
     if world.charging.accounts is not None:
-        world.charging.accounts.open(spec, now)
+        driver = world.driver
+        follows_status = not (driver.runs_cycles or driver.writes_statuses)
+        world.charging.accounts.open(spec, now, follows_status=follows_status)
         _note_usage(world, spec.key)
         schedule_sample(world, spec.key)
 

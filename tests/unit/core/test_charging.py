@@ -6,9 +6,12 @@ import pytest
 
 from admitq.core import events as happened
 from admitq.core.instructions import RefreshLocalQueue
-from admitq.core.model import SECOND, ConsumedResources, LocalQueue
+from admitq.core.model import SECOND, ConsumedResources, LocalQueue, PodSet, Workload
+from admitq.core.requests import template_requesting
 from admitq.core.settings import AdmissionFairSharing, CoreSettings, Gates
+from admitq.core.state import AdmissionState
 from admitq.core.statuses import LocalQueueStatus
+from admitq.core.waiting.queue_positions import Window
 from tests.unit.core.small_cluster import SmallCluster, key, queue, reserved
 
 MINUTE = 60 * SECOND
@@ -240,3 +243,70 @@ def test_dump_contains_usage_accounts() -> None:
     before = cluster.state.to_dict()
     cluster.restart()
     assert cluster.state.to_dict() == before
+
+
+# --- a state that only observes -------------------------------------------------------------------------
+
+
+class Observer:
+    """A state that neither decides nor writes statuses. LocalQueues ``a`` and ``b`` have workloads."""
+
+    def __init__(self) -> None:
+        self.now = 100 * MINUTE
+        settings = CoreSettings(admission_fair_sharing=SHARING)
+        self.state = AdmissionState(settings, statuses=False, cycles=False)
+        self.send(happened.ClusterQueueChanged(queue("q", 4, usage_based_admission=True)))
+        for name in ("a", "b"):
+            self.put(name, 0)
+            self.send(happened.WorkloadChanged(workload_in(name)))
+
+    def send(self, event: happened.Event) -> None:
+        self.state.observe(event, now=self.now)
+
+    def put(self, name: str, consumed: int) -> None:
+        """Observe a LocalQueue with consumed CPUs in its status."""
+        stated = ConsumedResources((("cpu", consumed * 1000),), self.now)
+        self.send(happened.LocalQueueChanged(LocalQueue(key(name), "q", consumed=stated)))
+
+    @property
+    def order(self) -> list[str]:
+        listed = self.state.queries.list_cluster_queue("q", Window(10))
+        return [each.local_queue.name for each in listed or ()]
+
+
+def workload_in(local_queue: str) -> Workload:
+    pods = (PodSet("main", 1, template_requesting({"cpu": 1})),)
+    return Workload(key(f"of-{local_queue}"), local_queue, local_queue, queued_at=1, pod_sets=pods)
+
+
+def test_observer_takes_past_usage_from_each_changed_status() -> None:
+    observer = Observer()
+    observer.put("a", 5)
+    assert observer.order == ["b", "a"]
+    observer.now += MINUTE
+    observer.put("b", 9)
+    assert observer.order == ["a", "b"]
+
+
+def test_observer_keeps_its_account_if_the_status_is_the_same() -> None:
+    observer = Observer()
+    observer.put("a", 5)
+    stated = observer.state.queries.local_queue_status(key("a"))
+    observer.now += 10 * MINUTE
+    observer.send(happened.CyclesRequested())
+    decayed = observer.state.queries.local_queue_status(key("a"))
+    assert decayed != stated
+    before = ConsumedResources((("cpu", 5000),), 100 * MINUTE)
+    spec = LocalQueue(key("a"), "q", fair_weight=Fraction(2), consumed=before)
+    observer.send(happened.LocalQueueChanged(spec))
+    after = observer.state.queries.local_queue_status(key("a"))
+    assert decayed is not None
+    assert after is not None
+    assert after.consumed == decayed.consumed
+
+
+def test_manager_keeps_its_account_when_the_status_changes() -> None:
+    cluster = cluster_with_shared_queue()
+    stated = ConsumedResources((("cpu", 5000),), cluster.now)
+    cluster.send(happened.LocalQueueChanged(LocalQueue(key("a"), "q", consumed=stated)))
+    assert usage(cluster, "a") == 0
