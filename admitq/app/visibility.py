@@ -239,6 +239,7 @@ class VisibilityPart:
             self._version += 1
         # Nothing follows from the instructions here, but the core keeps them until they are taken.
         self._state.instructions()
+        self._recovery.record_cycle()
 
     # --- observations in --------------------------------------------------------------------------
 

@@ -281,6 +281,23 @@ async def test_list_is_a_table_for_clients_that_print(api: VisibilityApi, two_pe
     assert (await api.get(two_pending, accept=TABLE, includeObject="All")).status == 400
 
 
+async def test_kubectl_prints_the_table_of_a_cluster_queue(
+    api: VisibilityApi, tenants: tuple[Stage, Stage]
+) -> None:
+    stage, _ = tenants
+    await stage.job("waits")
+    queue = stage.own("cq")
+    await until_listed(api, api.of_cluster_queue(queue), [f"{stage.namespace}/waits"])
+    resource = f"clusterqueues.{api.version}.{api.names.visibility_group}"
+    printed = await asyncio.to_thread(api.kubectl, "get", resource, queue, "--subresource=pendingworkloads")
+    header, line = printed.splitlines()
+    assert header.split() == [
+        *("NAME", "NAMESPACE", "LOCALQUEUE", "PRIORITY"),
+        *("IN", "CLUSTERQUEUE", "IN", "LOCALQUEUE", "CREATED"),
+    ]
+    assert line.split()[1:6] == [stage.namespace, "lq", "0", "0", "0"]
+
+
 async def test_discovery_and_openapi_have_the_subresources(admin: Client, api: VisibilityApi) -> None:
     group = api.names.visibility_group
     versions = (await asyncio.to_thread(api.kubectl, "api-versions")).splitlines()
