@@ -17,7 +17,7 @@ from admitq.core.events import (
     LocalQueueChanged,
     WorkloadChanged,
 )
-from admitq.core.instructions import Instruction, Preempt, ReserveQuota
+from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ClusterQueue, Instant, StopPolicy, Workload
 from admitq.core.state import AdmissionState
@@ -36,7 +36,7 @@ class EndlessDecisionsError(RuntimeError):
 def run_due_cycles(
     state: AdmissionState,
     now: Instant,
-    carry_out: Callable[[Instruction], None],
+    carry_out: Callable[[ReserveQuota | Preempt], None],
     *,
     rounds: int,
 ) -> Instant | None:
@@ -69,6 +69,10 @@ def run_due_cycles(
     raise EndlessDecisionsError(f"the core still decides after {rounds} rounds at one instant")
 
 
+def _ignore(*_change: object) -> None:
+    """Do nothing about a change of a workload."""
+
+
 def _is_leaving(entry: WorkloadEntry) -> bool:
     """Whether a workload holds quota only until its job has stopped."""
     return entry.admission is not None and (entry.is_leaving or entry.phase is Phase.EVICTING)
@@ -87,8 +91,8 @@ class Execution:
 
     state: AdmissionState
     now: Instant
-    on_reserved: Callable[[Workload], None] | None = None
-    on_stopped: Callable[[Workload, Preempt | None], None] | None = None
+    on_reserved: Callable[[Workload], object] = _ignore
+    on_stopped: Callable[[Workload, Preempt | None], object] = _ignore
     decisions: int = field(default=0, init=False)
     """The number of reservations and preemptions that were carried out."""
 
@@ -147,19 +151,15 @@ class Execution:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def _carry_out(self, instruction: Instruction) -> None:
+    def _carry_out(self, instruction: ReserveQuota | Preempt) -> None:
         if isinstance(instruction, ReserveQuota):
             self._reserve(instruction)
-        elif isinstance(instruction, Preempt):
-            entry = self._world.workloads.get(instruction.key)
-            if entry is not None and entry.workload.uid == instruction.uid:
-                self._leave(entry.workload, instruction)
+        else:
+            self._leave(self._world.workloads[instruction.key].workload, instruction)
         self.decisions += 1
 
     def _reserve(self, instruction: ReserveQuota) -> None:
-        entry = self._world.workloads.get(instruction.key)
-        if entry is None or entry.workload.uid != instruction.uid:
-            return
+        entry = self._world.workloads[instruction.key]
         workload = effects.reserve(
             entry.workload, instruction.admission, self.now, admit=instruction.admit, pods_ready=True
         )
@@ -171,8 +171,7 @@ class Execution:
         original = None if instruction.replaces is None else self._world.workloads.get(instruction.replaces)
         if original is not None:
             self.finish(original.workload)
-        if self.on_reserved is not None:
-            self.on_reserved(workload)
+        self.on_reserved(workload)
 
     def _leave(self, workload: Workload, preemption: Preempt | None) -> None:
         """Evict a workload, and let its job stop."""
@@ -186,8 +185,7 @@ class Execution:
             queued_at = effects.queued_at_after_preemption(workload, preemption.reason, self.now, gates)
         stopped = effects.stop(evicted, queued_at)
         self._change(stopped)
-        if self.on_stopped is not None:
-            self.on_stopped(stopped, preemption)
+        self.on_stopped(stopped, preemption)
 
     def _drain(self, event: ClusterQueueChanged | LocalQueueChanged) -> None:
         """Let the workloads of a stopped queue leave as the manager's controllers do."""

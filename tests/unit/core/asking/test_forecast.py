@@ -150,6 +150,11 @@ def test_workload_behind_one_of_unknown_run_time_may_start_at_any_time(cluster: 
     assert answer.basis.bounds == {Bound.NOTHING_ENDS}
 
 
+def test_workload_without_queue_does_not_start_before_the_horizon(cluster: SmallCluster) -> None:
+    cluster.submit("lost", "no such queue")
+    assert seconds(cluster, start_of(cluster, "lost", fixed(60))) == (24 * 3600, None, None)
+
+
 def test_horizon_ends_a_course(cluster: SmallCluster) -> None:
     answer = start_of(cluster, "third", fixed(60), horizon=100 * SECOND)
     assert seconds(cluster, answer) == (100, None, None)
