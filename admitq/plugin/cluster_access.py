@@ -27,11 +27,16 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """The cluster of a command. ``namespace`` is the one of the option, or else of the context."""
+    """The cluster of a command.
+
+    ``namespace`` is the one of the option, or else of the context. ``groups`` are the API groups that the
+    cluster serves in the version of admitq's kinds.
+    """
 
     client: Client
     names: Names
     namespace: str
+    groups: frozenset[str]
 
     @property
     def kinds(self) -> Kinds:
@@ -74,11 +79,11 @@ async def _call(
     resource = namespace = ""
     try:
         async with Client(credentials, user_agent=user_agent("kubectl"), timeout=timeout) as client:
-            served = {
+            served = frozenset(
                 group for group, version in await list_group_versions(client) if version == Names.version
-            }
+            )
             names = names_for(choose_group(served, options.api_group))
-            access = ClusterAccess(client, names, options.namespace or credentials.namespace)
+            access = ClusterAccess(client, names, options.namespace or credentials.namespace, served)
             if about is not None:
                 found = about.resource(access.kinds)
                 resource, namespace = str(found), access.namespace if found.namespaced else ""

@@ -121,12 +121,10 @@ async def _workloads(access: "ClusterAccess", arguments: Arguments, namespace: s
         if not error.is_forbidden:
             raise
         warnings = (f"the ClusterQueues of pending workloads are not shown: {error.message}",)
-    view = _view(
-        {
-            (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"]["clusterQueue"]
-            for one in queues
-        }
-    )
+    cluster_queues = {
+        (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"]["clusterQueue"] for one in queues
+    }
+    view = _view(cluster_queues)
     if arguments.localqueue:
         workloads = [one for one in workloads if one["spec"].get("queueName") == arguments.localqueue]
     if arguments.clusterqueue:
@@ -138,6 +136,17 @@ async def _workloads(access: "ClusterAccess", arguments: Arguments, namespace: s
 
         named = await find_named(access, arguments.for_, namespace)
         workloads = [one for one in workloads if named.has_workload(one, access.names.job_uid)]
+    if arguments.output in {TABLE, WIDE}:
+        from admitq.plugin.positions import read_positions
+
+        pending = {
+            (one["metadata"]["namespace"], one["spec"]["queueName"])
+            for one in workloads
+            if status_of(one) == "pending" and one["spec"].get("queueName")
+        }
+        positions, missing = await read_positions(access, pending)
+        view = view._replace(positions=positions)
+        warnings = (*warnings, *missing)
     return [Part(WORKLOADS, workloads, view, warnings=warnings)]
 
 

@@ -15,17 +15,23 @@ from admitq_api.json_objects import (
     value_at,
 )
 
+QueueKey = tuple[str, str]
+"""The namespace and the name of a LocalQueue or a Workload."""
+
 
 class View(NamedTuple):
     """What rows show besides the object itself.
 
     Args:
         now: the current time in nanoseconds since 1970.
-        cluster_queues: the ClusterQueue of each LocalQueue, by namespace and name.
+        cluster_queues: the ClusterQueue of each LocalQueue.
+        positions: the position of each pending Workload in its LocalQueue; None if the cluster does not serve
+            positions.
     """
 
     now: int
-    cluster_queues: Mapping[tuple[str, str], str] = {}
+    cluster_queues: Mapping[QueueKey, str] = {}
+    positions: Mapping[QueueKey, int] | None = None
 
 
 class Column(NamedTuple):
@@ -45,7 +51,11 @@ def build_rows(
     namespaces: bool = False,
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles and the rows of a table; with ``namespaces``, the first column is the namespace."""
-    shown = [column for column in columns if wide or not column.is_wide]
+    shown = [
+        column
+        for column in columns
+        if (wide or not column.is_wide) and (column is not POSITION or view.positions is not None)
+    ]
     if namespaces:
         shown.insert(0, Column("NAMESPACE", _at("metadata", "namespace")))
     rows = [[safe_text(column.read(one, view)) for column in shown] for one in objects]
@@ -154,6 +164,15 @@ def _execution_time(workload: JsonObject, view: View) -> str:
     return "" if seconds is None else format_duration(seconds)
 
 
+def _position(workload: JsonObject, view: View) -> str:
+    key = (text_at(workload, ("metadata", "namespace")), text_at(workload, ("metadata", "name")))
+    position = (view.positions or {}).get(key)
+    return "" if position is None else str(position)
+
+
+POSITION: Final = Column("POSITION IN QUEUE", _position)
+"""Tables have this column only if the cluster serves positions."""
+
 WORKLOADS: Final = (
     Column("NAME", _at("metadata", "name")),
     Column("JOB TYPE", _job_type),
@@ -161,6 +180,7 @@ WORKLOADS: Final = (
     Column("LOCALQUEUE", _at("spec", "queueName")),
     Column("CLUSTERQUEUE", cluster_queue_of),
     Column("STATUS", lambda workload, _view: status_of(workload).upper()),
+    POSITION,
     Column("EXEC TIME", _execution_time),
     Column("AGE", _age),
     Column("PRIORITY", _at("spec", "priority"), is_wide=True),

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -23,6 +26,8 @@ from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage
 from tests.controlplane.tenants import ROLE_BINDINGS
 from tests.controlplane.test_installation import audited
+from tests.controlplane.test_plugin_lists import table
+from tests.controlplane.user_programs import kubectl
 from tests.controlplane.visibility_api import (
     TABLE,
     VISIBILITY,
@@ -296,6 +301,23 @@ async def test_kubectl_prints_the_table_of_a_cluster_queue(
         *("IN", "CLUSTERQUEUE", "IN", "LOCALQUEUE", "CREATED"),
     ]
     assert line.split()[1:6] == [stage.namespace, "lq", "0", "0", "0"]
+
+
+async def test_plugin_of_kubectl_shows_positions_in_local_queues(
+    api: VisibilityApi, tenants: tuple[Stage, Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    first, second = tenants
+    order = await submit_four_jobs(api, first, second)
+    await until_listed(api, api.of_cluster_queue(first.own("cq")), order)
+    for stage in (first, second):
+        arguments = ("admitq", "list", "workloads", "-n", stage.namespace)
+        found = {
+            row["JOB NAME"]: row["POSITION IN QUEUE"]
+            for row in table(await kubectl(api.installation.cluster, *arguments))
+        }
+        own = [name.split("/")[1] for name in order if name.startswith(f"{stage.namespace}/")]
+        assert found == {name: str(position) for position, name in enumerate(own)}
 
 
 async def test_discovery_and_openapi_have_the_subresources(admin: Client, api: VisibilityApi) -> None:

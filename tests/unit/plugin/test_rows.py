@@ -85,6 +85,16 @@ def test_row_of_pending_workload_has_the_cluster_queue_of_its_local_queue() -> N
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("positions", "shown"), [({("n", "job-train"): 3}, ["3"]), ({("m", "job-train"): 3}, [""]), (None, [])]
+)
+def test_position_is_shown_where_the_cluster_serves_positions(
+    positions: dict[tuple[str, str], int] | None, shown: list[str]
+) -> None:
+    titles, (row,) = build_rows(rows.WORKLOADS, [workload()], View(NOW, positions=positions))
+    assert [cell for title, cell in zip(titles, row, strict=True) if title == "POSITION IN QUEUE"] == shown
+
+
 def test_row_of_admitted_workload_has_the_cluster_queue_that_admitted_it() -> None:
     one = workload(RESERVED, ADMITTED, admission={"clusterQueue": "other"})
     assert row_of(rows.WORKLOADS, one, View(NOW, {("n", "lq"): "cq"}))[4:7] == ["other", "ADMITTED", "60s"]
