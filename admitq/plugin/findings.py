@@ -154,6 +154,20 @@ def _check_certificates(subject: str, encoded: str, expiry: Expiry, now: int, re
     return Finding(level, "certificates", subject, text, remedy if level == WARNING else "")
 
 
+def check_api_services(services: Iterable[JsonObject]) -> list[Finding]:
+    """Check that the API server reaches the visibility API, if it is installed."""
+    findings: list[Finding] = []
+    for one in services:
+        if is_true(one, "Available"):
+            findings.append(Finding(OK, "visibility API", name_of(one), "is available"))
+            continue
+        message = text_at(condition_at(one, "Available"), ("message",)) or "the API server has not checked it"
+        text = f"{message}; namespaces cannot be deleted until it answers"
+        remedy = "kubectl logs -A -l app.kubernetes.io/part-of=admitq,app.kubernetes.io/component=visibility"
+        findings.append(Finding(ERROR, "visibility API", name_of(one), text, remedy))
+    return findings
+
+
 def check_queues(queues: Iterable[JsonObject], plural: str, group: str) -> list[Finding]:
     """Check that queues are active, and that no jobs are refused because they cannot be read."""
     findings: list[Finding] = []

@@ -320,6 +320,16 @@ async def test_plugin_of_kubectl_shows_positions_in_local_queues(
         assert found == {name: str(position) for position, name in enumerate(own)}
 
 
+async def test_plugin_of_kubectl_checks_the_api(
+    api: VisibilityApi, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    name = f"{api.version}.{api.names.visibility_group}"
+    await admin.get(API_SERVICES, name)
+    found = json.loads(await kubectl(api.installation.cluster, "admitq", "doctor", "-o", "json"))
+    assert ("ok", "visibility API", name) in {(one["level"], one["check"], one["subject"]) for one in found}
+
+
 async def test_discovery_and_openapi_have_the_subresources(admin: Client, api: VisibilityApi) -> None:
     group = api.names.visibility_group
     versions = (await asyncio.to_thread(api.kubectl, "api-versions")).splitlines()

@@ -7,7 +7,7 @@ import pytest
 
 from admitq.plugin import findings
 from admitq.plugin.ages import DAY
-from admitq.plugin.doctor import _expiry, _gates_of  # pyright: ignore[reportPrivateUsage]
+from admitq.plugin.examination import list_expiries, list_gates
 from admitq.plugin.findings import Finding
 from admitq.serving.certificates import create_authority, validity
 from admitq_api.conditions import SECOND
@@ -112,9 +112,9 @@ def test_certificates_of_secrets_are_checked_where_there_are_some() -> None:
 def test_expiry_is_that_of_each_certificate() -> None:
     pair = create_authority(NOW, name="a")
     last = validity(pair.certificate).not_after
-    assert _expiry(pair.certificate + pair.certificate) == [last, last]
+    assert list_expiries(pair.certificate + pair.certificate) == [last, last]
     with pytest.raises(ValueError, match="no certificate"):
-        _expiry(b"text")
+        list_expiries(b"text")
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,26 @@ def test_queue_that_admits_nothing_is_reported(
 ) -> None:
     (found,) = findings.check_queues([named("q", "n", status=status)], "localqueues", "g")
     assert ((found.level, found.check), found.remedy) == (expected, remedy)
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "text"),
+    [
+        (active("True", "Passed", type_="Available"), "ok", "is available"),
+        (
+            active("False", "MissingEndpoints", "no endpoints", "Available"),
+            "error",
+            "no endpoints; namespaces",
+        ),
+        ({}, "error", "the API server has not checked it; namespaces cannot be deleted until it answers"),
+    ],
+)
+def test_visibility_api_that_does_not_answer_is_an_error(
+    status: dict[str, Any], level: str, text: str
+) -> None:
+    (found,) = findings.check_api_services([named("v1beta2.visibility.example.com", status=status)])
+    assert found.level == level
+    assert found.text.startswith(text)
 
 
 def test_jobs_that_a_queue_refuses_are_reported() -> None:
@@ -186,7 +206,7 @@ def test_gates_that_do_not_exist_are_reported(gates: dict[str, Any], expected: l
     ],
 )
 def test_gates_are_those_of_the_configuration_file(text: str, gates: dict[str, Any]) -> None:
-    assert _gates_of({"data": {"config.yaml": text}}) == gates
+    assert list_gates({"data": {"config.yaml": text}}) == gates
 
 
 def test_check_without_rights_is_reported_as_not_done() -> None:
