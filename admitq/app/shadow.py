@@ -14,7 +14,7 @@ from admitq.app.settings import ProcessSettings
 from admitq.app.state_dump import StateDumper
 from admitq.core import events as happened
 from admitq.core.model import SECOND, ObjectKey
-from admitq.manager.quarantine import READ_ERRORS, Quarantine
+from admitq.manager.quarantine import Quarantine
 from admitq.manager.recovery import CYCLE, Recovery
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
@@ -29,7 +29,7 @@ from admitq.serving.health import Check
 from admitq.shadow.comparison import ComparisonFailed, Shadow
 from admitq.shadow.findings import Disagreement, Preempted
 from admitq.shadow.log_fields import make_log_fields
-from admitq.translate.observations import observations
+from admitq.translate.observations import READ_ERRORS, observations
 from admitq.translate.read_options import configured_read_options
 from admitq.translate.settings import configured_core_settings
 from admitq_api import conditions

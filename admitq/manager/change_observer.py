@@ -9,7 +9,6 @@ from admitq.core import events as happened
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.manager.job_events import record_changed_reason
-from admitq.manager.quarantine import READ_ERRORS
 from admitq.manager.recovery import Recovery
 from admitq.manager.transition_metrics import WorkloadVersions, count_transitions
 from admitq.metrics.measures.manager import ManagerMeasures
@@ -18,6 +17,7 @@ from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import ObjectChange
+from admitq.translate.observations import READ_ERRORS
 
 log = logger(__name__)
 

@@ -44,7 +44,7 @@ from admitq.manager.deferred_work import DeferredWork
 from admitq.manager.event_loop_blocking import BlockingTimer
 from admitq.manager.guarded_writes import GuardedWrites
 from admitq.manager.preemption_writer import PreemptionWriter
-from admitq.manager.quarantine import READ_ERRORS, Quarantine, QuarantineReporter
+from admitq.manager.quarantine import Quarantine, QuarantineReporter
 from admitq.manager.recovery import CYCLE, Recovery
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.registry import Metrics
@@ -55,7 +55,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import ObjectChange, Store
 from admitq.translate.messages import EffectivePriority
-from admitq.translate.observations import observations
+from admitq.translate.observations import READ_ERRORS, observations
 from admitq.translate.priorities import read_priority_leniently
 from admitq.translate.read_options import ReadOptions
 from admitq.workloads.admission_status import ADMISSION_MANAGER_SUFFIX

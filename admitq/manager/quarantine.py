@@ -5,11 +5,9 @@ them.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
 from admitq.manager.admission_writer import AdmissionWriter
 from admitq.metrics.registry import Metrics
@@ -19,30 +17,16 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.translate.messages import Explanation
 from admitq.translate.metadata import key_of
-from admitq.translate.observations import Observation
+from admitq.translate.observations import READ_ERRORS, describe_read_error
 from admitq.workloads.admission_status import ADMISSION_MANAGER_SUFFIX
-from admitq_api import conditions, stored_fields
+from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 
 log = logger(__name__)
 
-READ_ERRORS: Final = (stored_fields.MalformedField, KeyError, TypeError, ValueError, AttributeError)
-"""Exceptions of reading an object with an unexpected structure."""
-
 
 MALFORMED_EVENT: Final = "Malformed"
 WITH_ACTIVE_CONDITION: Final = ("clusterqueues", "localqueues")
-
-
-def quarantined_event(observation: Observation, obj: dict[str, Any]) -> Event:
-    """Return the event by which the core observes a quarantined object: a reduced object, or its deletion.
-
-    The quota that a Workload holds still counts, and so do the quota and the cohort of a ClusterQueue.
-    """
-    if observation.quarantined is not None:
-        with suppress(*READ_ERRORS):
-            return observation.quarantined(obj)
-    return observation.deleted(obj)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +59,7 @@ class Quarantine:
 
     def add_unreadable(self, resource: Resource, obj: dict[str, Any], error: Exception) -> bool:
         """Quarantine and report an object that cannot be read; return whether the problem is new."""
-        problem = str(error) if isinstance(error, stored_fields.MalformedField) else f"unreadable: {error!r}"
-        return self.add(resource, obj, problem, MALFORMED_EVENT)
+        return self.add(resource, obj, describe_read_error(error), MALFORMED_EVENT)
 
     def add(self, resource: Resource, obj: dict[str, Any], problem: str, reason: str) -> bool:
         """Quarantine and report an object; return whether the problem is new."""

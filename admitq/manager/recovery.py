@@ -36,12 +36,12 @@ from admitq.core.model import Instant, ObjectKey
 from admitq.core.waiting.heads import Pause
 from admitq.manager.failing_queue_search import FailingQueueSearch
 from admitq.manager.guarded_writes import backoff_seconds
-from admitq.manager.quarantine import READ_ERRORS, Quarantine, quarantined_event
+from admitq.manager.quarantine import Quarantine
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.runtime.resources import Resource
 from admitq.translate.metadata import key_of
-from admitq.translate.observations import Observation
+from admitq.translate.observations import READ_ERRORS, Observation, quarantined_event
 from admitq_api.json_objects import FieldPath, value_at
 
 log = logger(__name__)

@@ -1,7 +1,9 @@
 """Conversion of API objects to events of the core, for each kind."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from admitq.core import events as happened
 from admitq.translate.admission_checks import read_admission_check
@@ -16,6 +18,10 @@ from admitq.translate.runtime_classes import read_overhead
 from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
+from admitq_api.stored_fields import MalformedField
+
+READ_ERRORS: Final = (MalformedField, KeyError, TypeError, ValueError, AttributeError)
+"""Exceptions of reading an object with an unexpected structure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,22 @@ class Observation:
     quarantined: Callable[[JsonObject], happened.Event] | None = None
     """Converts a reduced quarantined object; None if the kind has no reduced form. Raises exceptions as
     ``changed``."""
+
+
+def describe_read_error(error: Exception) -> str:
+    """Return what is wrong with an object that cannot be read."""
+    return str(error) if isinstance(error, MalformedField) else f"unreadable: {error!r}"
+
+
+def quarantined_event(observation: Observation, obj: JsonObject) -> happened.Event:
+    """Return the event by which the core observes a quarantined object: a reduced object, or its deletion.
+
+    The quota that a Workload holds still counts, and so do the quota and the cohort of a ClusterQueue.
+    """
+    if observation.quarantined is not None:
+        with suppress(*READ_ERRORS):
+            return observation.quarantined(obj)
+    return observation.deleted(obj)
 
 
 def observations(names: Names, how: ReadOptions) -> Mapping[str, Observation]:
