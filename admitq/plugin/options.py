@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admitq.plugin.command import Arguments, Parameter
-from admitq_api.labels import GROUPS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +24,8 @@ KUBECONFIG: Final = Parameter(
 )
 API_GROUP: Final = Parameter(
     ("--api-group",),
-    f"One of {', '.join(GROUPS)}; without one the group that the cluster serves. The variable "
-    f"{GROUP_VARIABLE} sets it, too.",
+    f"API group of admitq; without one the group that the cluster serves. The variable {GROUP_VARIABLE} "
+    "sets it, too.",
     "GROUP",
     variable=GROUP_VARIABLE,
     completes="groups",
