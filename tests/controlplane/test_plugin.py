@@ -112,7 +112,7 @@ async def run_in_shell(installation: Installation, command: str) -> str:
 
 WORKLOAD_NAME = re.compile(r"\b(job-(\w+)-[0-9a-f]{5})\b")
 """The name of the Workload of a Job, and the name of the Job."""
-DURATION = re.compile(r"\b\d+[smh]\b")
+DURATION = re.compile(r"\b(?:\d+[smhd])+\b")
 POD_NAME = re.compile(r"\btrain-[a-z0-9]{5}\b")
 SPACES = re.compile(r" +")
 
