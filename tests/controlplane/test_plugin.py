@@ -141,11 +141,15 @@ async def test_commands_of_the_guide_print_the_documented_output(
         if "admitq list" in part and not workloads:
             workloads = await run_documented_jobs(stage)
         text = part
-        for documented, job in WORKLOAD_NAME.findall(part):
-            text = text.replace(documented, workloads[job])
+        for name, job in WORKLOAD_NAME.findall(part):
+            text = text.replace(name, workloads[job])
         command, _, expected = text.partition("\n")
-        shown = comparable(await run_in_shell(admitq_running, command))
-        assert shown == comparable(expected), command
+        shown, documented = comparable(await run_in_shell(admitq_running, command)), comparable(expected)
+        if command == "kubectl admitq top":
+            # It shows the queues of other tests, too, with columns for their resources.
+            assert {line for line in documented if not line.startswith("NAME ")} <= set(shown)
+        else:
+            assert shown == documented, command
 
 
 async def run_documented_jobs(stage: Stage) -> dict[str, str]:
