@@ -21,7 +21,7 @@ WRONG_LINE: Final = 2
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors end with the remedy."""
+    """A parser that adds the remedy to its errors."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(

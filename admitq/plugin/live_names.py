@@ -64,7 +64,7 @@ async def _list(access: "ClusterAccess", source: str) -> list[str]:
 
     resource = next((kind.resource(access.kinds) for kind in KINDS if kind.plural == source), NAMESPACES)
     namespace = access.namespace if resource.namespaced else None
-    # One page: nobody chooses among more names.
+    # One page is enough: more names would not help a user to choose.
     async for page in access.client.pages(resource, namespace, page_size=MOST_NAMES):
         return [one["metadata"]["name"] for one in page.items]
     return []

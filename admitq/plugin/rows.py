@@ -79,7 +79,7 @@ STATUSES: Final[Mapping[str, str]] = {
     "quotareserved": "QuotaReserved",
     "pending": "",
 }
-"""The statuses of Workloads, with their conditions. The first whose condition is true is the status."""
+"""The statuses of Workloads, each with its condition. The first one with a true condition applies."""
 
 
 def status_of(workload: JsonObject) -> str:

@@ -57,7 +57,7 @@ from admitq_api.quantity import format_amount
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A reader of explanations. ``namespaces`` are those whose workloads it may see; None: all."""
+    """A reader of explanations, who may see the workloads of ``namespaces``; None: of all namespaces."""
 
     namespaces: frozenset[str] | None = None
 

@@ -1,4 +1,4 @@
-"""The running children of a suspended job whose controller does not stop them.
+"""Running children of a suspended job, if the controller of the job does not stop them.
 
 The controller of such a kind creates a child as its copy of the job states, which may be older than the
 suspension. From the suspension on, the webhook refuses children that are not suspended. So a list that

@@ -149,7 +149,7 @@ def _reduce_pods(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -
 
 
 def find_finishes(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -> Iterator[Change]:
-    """Yield workloads whose end would free enough quota, for each choice of flavors; few and small ones.
+    """Yield workloads that would free enough quota by their end: few and small ones for each flavor choice.
 
     While admission is halted, they are the workloads with pods that are not ready.
     """

@@ -2,8 +2,8 @@
 
 Costs
 
-Changes are sorted by effort, then by size. The effort says who must act and who else is affected, from the
-least to the most (``Effort``). The size compares changes of the same effort: removed pods in proportion to
+Changes are sorted by effort, then by size. ``Effort`` lists who must act and which others a change affects,
+the smallest effort first. The size compares changes of the same effort: removed pods in proportion to
 all pods, finished or preempted workloads, added quota in proportion to the request.
 
 A trial (``trials``) decides whether a change suffices, on a branch of the state. Trials cost most of the
@@ -54,7 +54,7 @@ MOST_TRIALS: Final = 32
 
 
 class Effort(IntEnum):
-    """Who must act, and who else is affected."""
+    """Who must act, and which other workloads a change affects."""
 
     WORKLOAD = 0
     """Its user changes the workload. It asks for no more and no less."""

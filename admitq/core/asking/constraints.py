@@ -115,7 +115,7 @@ class Holder(NamedTuple):
 
 
 def find_holders(world: World, node: Node, pair: FlavorResource) -> Iterator[Holder]:
-    """Yield the workloads whose end would make an amount of a pair available at a ClusterQueue's node."""
+    """Yield the workloads that would free an amount of a pair for a ClusterQueue's node by their end."""
     binding_node = _node_of(node, pair, quota.find_binding_cell(node.cells[pair]))
     yield from _holders_below(world, node, pair, binding_node)
 

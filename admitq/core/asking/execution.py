@@ -80,7 +80,7 @@ def _is_leaving(entry: WorkloadEntry) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Execution:
-    """A disposable state whose decisions are carried out at once.
+    """Carries out the decisions of a disposable state at once.
 
     Args:
         state: the state. It runs cycles from now on, whatever its options were.

@@ -205,7 +205,8 @@ class ResourceConstraint:
         short_by: the amount that is missing now; 0 if the request fits.
         binding: the node that limits ``free``, or ``maximum`` if the request exceeds it; None if the request
             fits.
-        holdings: the workloads whose end would free quota. Empty if the request fits or exceeds ``maximum``.
+        holdings: the workloads that would free quota for the request by their end. Empty if the request fits
+            or exceeds ``maximum``.
     """
 
     resource: str

@@ -13,7 +13,7 @@ There are several courses, each with its own run times:
 - In the *late* course, all run times are long (the last tenth). It gives p90 while drawn courses are few.
 
 A course simulates only the cohort trees of the asked workloads: other trees do not influence these. Workloads
-that are submitted later do not take part: nobody knows them. Run times are drawn by a fixed function of the
+that users will submit later are unknown, and are left out. Run times are drawn by a fixed function of the
 uid, so that the same question has the same answer.
 """
 
