@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from admitq.plugin.remedies import CommandError
-from admitq.plugin.rows import controller_of, is_true, owners_of
+from admitq.plugin.rows import condition_at, controller_of, is_true, owners_of
 from admitq.runtime.discovery import find_resource_of_kind
 from admitq.runtime.errors import ApiError
 from admitq_api.json_objects import JsonObject, text_at, value_at
@@ -181,8 +181,16 @@ async def _check_queue(access: "ClusterAccess", queue: str) -> None:
         raise CommandError(
             f"--to: {error.message}\nkubectl get {queues} -n {access.namespace} lists what exists."
         ) from error
-    if not is_true(found, "Active"):
+    if is_inactive(found):
         print(f"warning: localqueue {queue} is not active, and admits nothing", file=sys.stderr)
+
+
+def is_inactive(queue: JsonObject) -> bool:
+    """Return whether a queue's status says that it is not active.
+
+    A new queue has no conditions until the manager has seen it.
+    """
+    return condition_at(queue, "Active").get("status") == "False"
 
 
 async def _wait_for_queue(access: "ClusterAccess", name: str, queue: str) -> None:

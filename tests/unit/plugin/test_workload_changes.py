@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from admitq.plugin.remedies import CommandError
-from admitq.plugin.workload_changes import check_gates, gate_patch, gates_of, hold_patch, refuse_move
+from admitq.plugin.workload_changes import (
+    check_gates,
+    gate_patch,
+    gates_of,
+    hold_patch,
+    is_inactive,
+    refuse_move,
+)
 from admitq_api.labels import DEFAULT_GROUP, names_for
 
 NAMES = names_for(DEFAULT_GROUP)
@@ -66,6 +73,18 @@ def test_move_refuses_what_would_not_follow(one: dict[str, Any], message: str) -
 
 def test_move_accepts_what_waits() -> None:
     refuse_move(workload(owners=1))
+
+
+@pytest.mark.parametrize(
+    ("status", "inactive"),
+    [
+        ({"conditions": [{"type": "Active", "status": "False"}]}, True),
+        ({"conditions": [{"type": "Active", "status": "True"}]}, False),
+        ({}, False),
+    ],
+)
+def test_queue_is_inactive_only_if_its_status_says_so(status: dict[str, Any], inactive: bool) -> None:
+    assert is_inactive({"status": status}) is inactive
 
 
 @pytest.mark.parametrize(
