@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from admitq.asking.branches import ask, branch_of
+from admitq.asking.patience import percent_used
 from admitq.core.asking.cheapest_changes import find_cheapest_changes
 from admitq.core.asking.explain import explain
 from admitq.core.asking.forecast import ForecastBounds, forecast
@@ -123,7 +124,7 @@ def _ask_changes(world: _World, chance: random.Random) -> bool:
 def _ask_eta(world: _World, chance: random.Random) -> bool:
     """Ask when a workload starts. Return whether the answer has a median."""
     key = chance.choice(world.pending)
-    ends_at = time.monotonic() + ETA_S
+    used = percent_used(ETA_S)
 
     def question(state: AdmissionState) -> bool:
         answer = forecast(
@@ -131,7 +132,7 @@ def _ask_eta(world: _World, chance: random.Random) -> bool:
             now=world.now,
             branch=branch_of(state, deadline_s=DEADLINE_S),
             estimate_of=lambda each: world.history.estimate("", each.queue_name),
-            bounds=ForecastBounds(lambda: time.monotonic() > ends_at, _HORIZON),
+            bounds=ForecastBounds(used, _HORIZON),
         )[key]
         return answer.p50 is not None
 

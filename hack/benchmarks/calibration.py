@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from time import monotonic
 from typing import Any, Final
 
 from admitq.asking.branches import branch_of
+from admitq.asking.patience import percent_used
 from admitq.core.asking.forecast import Forecast, ForecastBounds, forecast
 from admitq.core.asking.run_times import Run, RunTimeHistory
 from admitq.core.model import SECOND, Instant, ObjectKey
@@ -114,13 +114,12 @@ class _Calibration:
             return
         key, now = self.chance.choice(pending), simulation.clock.instant
         history, groups = self.recorder.history(simulation), self.recorder.groups
-        ends_at = monotonic() + self.load.answer_s
         answer = forecast(
             [key],
             now=now,
             branch=branch_of(simulation.state, deadline_s=_DEADLINE_S),
             estimate_of=lambda each: history.estimate(groups.get(each.key, ""), each.queue_name),
-            bounds=ForecastBounds(lambda: monotonic() > ends_at, _HORIZON),
+            bounds=ForecastBounds(percent_used(self.load.answer_s), _HORIZON),
         )[key]
         self.answers.append((key, now, answer))
 

@@ -12,6 +12,10 @@ There are several courses, each with its own run times:
   sample of the start: its median is p50.
 - In the *late* course, all run times are long (the last tenth). It gives p90 while drawn courses are few.
 
+Behind many pending workloads, a course takes seconds. So the early and the late course may use only a part of
+the caller's time each: what an early course has reached by then is still "not before", and a drawn course can
+end.
+
 A course simulates only the cohort trees of the asked workloads: other trees do not influence these. Workloads
 that users will submit later are unknown, and are left out. Run times are drawn by a fixed function of the
 uid, so that the same question has the same answer.
@@ -41,12 +45,17 @@ _EARLY: Final = 0
 _LATE: Final = 2
 """The numbers of the early and the late course. All other courses are drawn."""
 
+_ALL_TIME: Final = 100
+"""All of the caller's time, in percent."""
+
 _EARLY_QUANTILE: Final = WHOLE // 10
 _LATE_QUANTILE: Final = WHOLE - _EARLY_QUANTILE
 
 _MANY_DRAWN: Final = 10
 """The number of drawn courses from which on p90 is read from them alone."""
 
+_PARTS_OF_TIME: Final = 4
+"""The early and the late course may each use one of these parts of the time that is left."""
 
 _CROWDED: Final = 200
 """The number of pending workloads from which on run times are rounded down, by at most 1.6 % or a second.
@@ -76,13 +85,13 @@ class ForecastBounds:
     """Where courses end at the latest.
 
     Attributes:
-        is_out_of_time: whether the caller's time for the answer is over.
+        percent_used: returns how many percent of the caller's time for the answer are over; 100: all.
         horizon: how far a course looks ahead; nanoseconds.
         decisions: the maximum number of decisions of one course.
         courses: the maximum number of courses.
     """
 
-    is_out_of_time: Callable[[], bool]
+    percent_used: Callable[[], int]
     horizon: Instant
     decisions: int = 1_000_000
     courses: int = 22
@@ -106,7 +115,8 @@ class Forecast:
     """When a workload is expected to get quota.
 
     Attributes:
-        not_before: the earliest start of all courses. If courses were stopped, the instant that they reached.
+        not_before: the earliest start of all courses; the instant that the early course reached, if the
+            caller's time ended it and no start is earlier.
         p50: the median of the starts; None if it is not known.
         p90: the instant before which nine of ten starts are; None if it is not known.
         basis: what this rests on.
@@ -215,24 +225,29 @@ def _run_courses(
 ) -> list[dict[int, _CourseResult]]:
     """Return the results of the courses of each variant by their numbers. All variants get equal courses."""
     results: list[dict[int, _CourseResult]] = [{} for _ in variants]
+    percent_used = question.bounds.percent_used
     for number in range(question.bounds.courses):
         for variant, events in enumerate(variants):
-            results[variant][number] = branch(_CourseOf(question, number, events))
-        if question.bounds.is_out_of_time():
+            used = percent_used()
+            parts = (len(variants) - variant) * (1 if _is_drawn(number) else _PARTS_OF_TIME)
+            until = used + (_ALL_TIME - used) // parts
+            results[variant][number] = branch(_CourseOf(question, number, events, until))
+        if percent_used() >= _ALL_TIME:
             break
     return results
 
 
 class _CourseOf(NamedTuple):
-    """The question how one course goes."""
+    """The question how one course goes. It may use the caller's time until so many percent of it are over."""
 
     question: _Question
     number: int
     events: tuple[Event, ...]
+    until: int
 
     def __call__(self, state: AdmissionState) -> _CourseResult:
         """Change the state, and return the result of the course."""
-        return _Course(state, self.question, self.number).run(self.events)
+        return _Course(state, self.question, self.number, self.until).run(self.events)
 
 
 def _summarize(question: _Question, results: Mapping[int, _CourseResult]) -> dict[ObjectKey, Forecast]:
@@ -241,17 +256,17 @@ def _summarize(question: _Question, results: Mapping[int, _CourseResult]) -> dic
         reached = {number: result.reached[key] for number, result in results.items() if key in result.reached}
         if not reached:
             continue
+        # A course that the caller's time ended says only that the start is later than it reached.
+        complete = {number: each for number, each in reached.items() if each.bound is not Bound.REAL_TIME}
         drawn = sorted(
-            (at if bound is None else _NEVER)
-            for number, (at, bound) in reached.items()
-            if _is_drawn(number, bound)
+            (at if bound is None else _NEVER) for number, (at, bound) in complete.items() if _is_drawn(number)
         )
         p50, p90 = _quantile(drawn, 50), _quantile(drawn, 90)
         late = reached.get(_LATE)
         if len(drawn) < _MANY_DRAWN:
             p90 = None if p90 is None or late is None or late.bound else max(p90, late.at)
         forecasts[key] = Forecast(
-            min(at for at, _ in reached.values()),
+            min(at for at, _ in (reached[_EARLY], *complete.values())),
             p50,
             p90,
             Basis(
@@ -268,9 +283,8 @@ _NEVER: Final = 1 << 80
 """An instant after all others: the start in a course that a bound ended."""
 
 
-def _is_drawn(number: int, bound: Bound | None) -> bool:
-    # A course that the caller's time ended says only that the start is later than it reached.
-    return number not in {_EARLY, _LATE} and bound is not Bound.REAL_TIME
+def _is_drawn(number: int) -> bool:
+    return number not in {_EARLY, _LATE}
 
 
 def _quantile(ordered: Sequence[Instant], percent: int) -> Instant | None:
@@ -300,6 +314,8 @@ class _Course:
     state: AdmissionState
     question: _Question
     number: int
+    until: int
+    """The percentage of the caller's time at which the course ends."""
     execution: Execution = field(init=False)
     waiting: set[ObjectKey] = field(default_factory=set[ObjectKey])
     """Asked workloads that have not started."""
@@ -367,7 +383,7 @@ class _Course:
             wake = execution.settle()
             if not self.waiting:
                 return execution.now, None
-            if bounds.is_out_of_time():
+            if bounds.percent_used() >= self.until:
                 return execution.now, Bound.REAL_TIME
             if execution.decisions >= bounds.decisions:
                 return execution.now, Bound.DECISIONS

@@ -27,7 +27,7 @@ def spread(*seconds: int) -> RunTimeEstimate:
 
 
 def bounds(**values: Any) -> ForecastBounds:
-    return replace(ForecastBounds(lambda: False, horizon=DAY, courses=12), **values)
+    return replace(ForecastBounds(lambda: 0, horizon=DAY, courses=12), **values)
 
 
 def start_of(
@@ -167,24 +167,37 @@ def test_number_of_decisions_ends_a_course(cluster: SmallCluster) -> None:
     assert answer.basis.bounds == {Bound.DECISIONS}
 
 
-def after_calls(calls: int) -> Callable[[], bool]:
-    """Return a clock by which time is over after some questions for it."""
-    left = iter(range(calls))
-    return lambda: next(left, None) is None
+def readings(*percent: int) -> Callable[[], int]:
+    """Return a clock that shows these percentages of the time, one after the other, and then always 100."""
+    left = iter(percent)
+    return lambda: next(left, 100)
 
 
 def test_forecast_without_time_says_only_what_it_knows(cluster: SmallCluster) -> None:
-    answer = start_of(cluster, "third", fixed(60), is_out_of_time=after_calls(1))
+    answer = start_of(cluster, "third", fixed(60), percent_used=readings(0, 1))
     assert seconds(cluster, answer) == (60, None, None)
     assert answer.basis.bounds == {Bound.REAL_TIME}
     assert answer.basis.courses == 0
 
 
 def test_drawn_course_that_time_ended_does_not_count(cluster: SmallCluster) -> None:
-    """The early course asks for the time twice and once at its end, the drawn course once."""
-    answer = start_of(cluster, "third", fixed(60), is_out_of_time=after_calls(4))
-    assert seconds(cluster, answer) == (60, None, None)
+    """The clock is read before each course, at each step of it that does not end it, and after it."""
+    answer = start_of(cluster, "third", fixed(60), percent_used=readings(0, 1, 2, 3, 3, 50))
+    assert seconds(cluster, answer) == (120, None, None)
     assert answer.basis.courses == 0
+
+
+def test_early_course_leaves_time_for_a_drawn_one(cluster: SmallCluster) -> None:
+    """The early course ends at a quarter of the time, with the instant that it has reached."""
+    answer = start_of(cluster, "third", fixed(60), percent_used=readings(0, 24, 25, 25, 25, 60, 99))
+    assert seconds(cluster, answer) == (60, 120, None)
+    assert answer.basis.bounds == {Bound.REAL_TIME}
+    assert answer.basis.courses == 1
+
+
+def test_early_course_has_a_part_of_the_time_that_is_left(cluster: SmallCluster) -> None:
+    answer = start_of(cluster, "third", fixed(60), percent_used=readings(60, 69, 70))
+    assert seconds(cluster, answer) == (60, None, None)
 
 
 def test_other_cohort_trees_are_not_simulated(cluster: SmallCluster) -> None:
