@@ -1,0 +1,99 @@
+"""What a program without a manager asks: a state from stored objects or a log, with estimated run times."""
+
+from dataclasses import dataclass
+
+from admitq.asking.decision_settings import DecisionSettings, read_decision_settings
+from admitq.asking.object_files import ReadFiles
+from admitq.asking.observed_cluster import UnreadableObject, observe_cluster
+from admitq.asking.run_time_estimates import run_time_estimates
+from admitq.asking.stored_objects import SourceError, StoredObjects
+from admitq.core.asking.forecast import EstimateOf
+from admitq.core.model import Instant
+from admitq.core.state import AdmissionState
+
+
+@dataclass(frozen=True, slots=True)
+class AskedCluster:
+    """A cluster about which questions are asked.
+
+    Attributes:
+        state: the state of the core. Questions may change it: ask in a branch.
+        now: the instant of the questions, in nanoseconds since the Unix epoch.
+        estimate_of: estimates run times.
+        settings: the settings of the manager.
+        objects: the stored objects; empty if the state is from a log.
+        notes: what is missing, and what is assumed instead.
+    """
+
+    state: AdmissionState
+    now: Instant
+    estimate_of: EstimateOf
+    settings: DecisionSettings
+    objects: StoredObjects
+    notes: tuple[str, ...] = ()
+
+
+def observe_objects(
+    objects: StoredObjects, configuration: str | None = None, shown: str = "configuration"
+) -> AskedCluster:
+    """Return the cluster of stored objects, at the time at which these were read.
+
+    Args:
+        objects: the stored objects.
+        configuration: the configuration file of the manager, in place of the one among the objects.
+        shown: the name of that file in errors.
+
+    Raises:
+        SourceError: the given configuration is invalid.
+        EndlessDecisionsError: the core decides endlessly.
+    """
+    settings, notes = _settings(objects, configuration, shown)
+    now = objects.read_at
+    observed = observe_cluster(objects.observed, objects.names, now, settings=settings.core, how=settings.how)
+    return AskedCluster(
+        observed.state,
+        now,
+        run_time_estimates(objects.of("workloads"), objects.of("localqueues"), now, jobs=objects.others),
+        settings,
+        objects,
+        (*objects.notes, *notes, *map(_describe, observed.unreadable)),
+    )
+
+
+def observe_files(
+    files: ReadFiles, configuration: str | None = None, shown: str = "configuration"
+) -> AskedCluster:
+    """Return the cluster of files. The arguments and errors are those of ``observe_objects``."""
+    if files.state_log is None:
+        return observe_objects(files.objects, configuration, shown)
+    objects = files.objects
+    settings, _ = _settings(objects, configuration, shown)
+    note = (
+        "a state dump has no run times: without limits of these, starts behind running workloads are unknown"
+    )
+    return AskedCluster(
+        files.state_log.state,
+        objects.read_at,
+        run_time_estimates((), (), objects.read_at),
+        settings,
+        objects,
+        (note,),
+    )
+
+
+def _settings(
+    objects: StoredObjects, configuration: str | None, shown: str
+) -> tuple[DecisionSettings, tuple[str, ...]]:
+    """Return the settings, and why they may not be those of the manager."""
+    if configuration is not None or objects.configuration is None:
+        return read_decision_settings(configuration, objects.names, shown), ()
+    try:
+        return read_decision_settings(objects.configuration, objects.names), ()
+    except SourceError as error:
+        note = f"the configuration of the manager is not used, and defaults are assumed: {error}"
+        return read_decision_settings(None, objects.names), (note,)
+
+
+def _describe(unreadable: UnreadableObject) -> str:
+    name = "/".join(filter(None, (unreadable.plural, unreadable.namespace, unreadable.name)))
+    return f"{name} is invalid, and counts only in part: {unreadable.problem}"
