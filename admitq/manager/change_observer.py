@@ -8,7 +8,7 @@ from typing import Any
 from admitq.core import events as happened
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.manager.job_events import record_changed_reason
+from admitq.manager.job_events import JobEventRecorder
 from admitq.manager.recovery import Recovery
 from admitq.manager.transition_metrics import WorkloadVersions, count_transitions
 from admitq.metrics.measures.manager import ManagerMeasures
@@ -66,7 +66,7 @@ class ChangeObserver:
         self._forget_report = forget_report
         self._state = state
         self._reports_transitions = reports_transitions
-        self._recorder = recorder
+        self._job_events = JobEventRecorder(recorder, state, errors, run_between_cycles)
 
     def observe(self, resource: Resource, change: ObjectChange) -> None:
         """Observe a change in a store, from a watch or from the answer to a write. Never raises.
@@ -84,7 +84,7 @@ class ChangeObserver:
             versions = WorkloadVersions(change.old, change.new, self._clock())
             count_transitions(versions, self._measures.workloads)
         with self._errors.contain(ErrorPart.REPORT, change.key), self._log_malformed(change):
-            record_changed_reason(change.old, change.new, self._recorder)
+            self._job_events.record_changed_reason(change.old, change.new)
 
     @contextmanager
     def _log_malformed(self, change: ObjectChange) -> Generator[None]:

@@ -205,7 +205,8 @@ def wait_message(cause: WaitCause, viewer: Viewer = EVERYTHING) -> str:
 # --- quota ----------------------------------------------------------------------------------------------
 
 
-def _binding_text(binding: BindingNode) -> str:
+def binding_text(binding: BindingNode) -> str:
+    """Return which quota or limit is too small, to be read after "limited by"."""
     node = f"{'cohort' if binding.is_cohort else 'ClusterQueue'} {binding.name}"
     return (
         f"the borrowing limit of {node}"
@@ -225,7 +226,7 @@ def _constraint_lines(constraint: ResourceConstraint, own_queue: str | None, vie
     if constraint.binding is None:
         yield line
         return
-    limit = f"{text(constraint.short_by)} missing, limited by {_binding_text(constraint.binding)}"
+    limit = f"{text(constraint.short_by)} missing, limited by {binding_text(constraint.binding)}"
     yield f"{line} of at most {text(constraint.maximum)}: {limit}"
     for holding in constraint.holdings.listed:
         yield "  " + _holding_text(resource, holding, own_queue, viewer)

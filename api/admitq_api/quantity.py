@@ -35,6 +35,7 @@ _LONGEST_TEXT = 2048
 _LONGEST_CACHED_TEXT = 256
 _LARGEST_EXPONENT = 1024
 
+_DECIMAL_SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
 _BINARY_RESOURCES = ("memory", "ephemeral-storage")
 
 
@@ -102,6 +103,36 @@ def format_amount(resource: str, amount: int) -> str:
     return UNLIMITED_TEXT if amount >= INT64_MAX else format_quantity(resource, amount)
 
 
+def format_rounded_amount(resource: str, amount: int, *, up: bool = False) -> str:
+    """Return the text of an amount that is not negative, with about three digits: "1.25Gi", "12.3", "250m".
+
+    Args:
+        resource: the resource.
+        amount: the amount. The largest amount is written as unlimited.
+        up: whether to round up instead of down.
+    """
+    if amount >= INT64_MAX:
+        return UNLIMITED_TEXT
+    if not amount:
+        return "0"
+    if amount >= 1024 and _is_binary(resource):
+        return _rounded(amount, 1024, ("", *_BINARY), up=up)
+    suffixes = ("m", *_DECIMAL_SUFFIXES) if resource == "cpu" else _DECIMAL_SUFFIXES
+    return _rounded(amount, 1000, suffixes, up=up)
+
+
+def _rounded(amount: int, base: int, suffixes: tuple[str, ...], *, up: bool) -> str:
+    step, unit = 0, 1
+    while step < len(suffixes) - 1 and amount >= unit * base:
+        step, unit = step + 1, unit * base
+    # Numbers with three digits or more before the point have none after it.
+    scale = 1 if amount >= 100 * unit else 10 if amount >= 10 * unit else 100
+    scaled = -(-amount * scale // unit) if up else amount * scale // unit
+    whole, part = divmod(scaled, scale)
+    digits = f".{part:0{len(str(scale)) - 1}}".rstrip("0") if part else ""
+    return f"{whole}{digits}{suffixes[step]}"
+
+
 def format_quantity(resource: str, amount: int) -> str:
     """Return the quantity of an amount, in the notation of Kubernetes.
 
@@ -111,14 +142,17 @@ def format_quantity(resource: str, amount: int) -> str:
     if resource == "cpu":
         return _decimal(amount, thousandths=True)
     # Small numbers of bytes are the same in both notations.
-    if abs(amount) >= 1024 and (resource in _BINARY_RESOURCES or resource.startswith("hugepages-")):
+    if abs(amount) >= 1024 and _is_binary(resource):
         return _scaled(amount, 1024, ("", *_BINARY))
     return _decimal(amount, thousandths=False)
 
 
 def _decimal(amount: int, *, thousandths: bool) -> str:
-    suffixes = ("", "k", "M", "G", "T", "P", "E")
-    return _scaled(amount, 1000, ("m", *suffixes) if thousandths else suffixes)
+    return _scaled(amount, 1000, ("m", *_DECIMAL_SUFFIXES) if thousandths else _DECIMAL_SUFFIXES)
+
+
+def _is_binary(resource: str) -> bool:
+    return resource in _BINARY_RESOURCES or resource.startswith("hugepages-")
 
 
 def _scaled(amount: int, base: int, suffixes: tuple[str, ...]) -> str:

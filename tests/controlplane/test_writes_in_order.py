@@ -209,6 +209,11 @@ async def _preemption(stage: Stage, writes: Writes) -> None:
         f"{stage.own('f')}, 1 more needed"
     )
     waits = f"WaitingForPreemptedWorkloads {insufficient}. Pending the preemption of 1 workload(s)"
+    lacking = (
+        f"cpu in flavor {stage.own('f')}: needs 1, 0 of 1 free, limited by the quota of ClusterQueue {queue}"
+    )
+    of_waiting_victim = f"Waits for unused quota in ClusterQueue {queue}: {lacking}"
+    of_waiting_taker = f"Waits for 1 preempted workload to stop: {lacking}"
     previously = f"=False QuotaReserved Previously: {preempted_for}"
     steps = [
         _queues_created("victim"),
@@ -255,7 +260,7 @@ async def _preemption(stage: Stage, writes: Writes) -> None:
                     f"Workload victim: Normal EvictedDueToPreempted {preempted_for}",
                     f"Job victim: Normal Stopped {preempted_for}",
                     f"~Job victim: Warning PendingEvaluation {preempted_for}",
-                    f"~Job victim: Warning WaitingForQuota {insufficient}",
+                    f"~Job victim: Warning WaitingForQuota {of_waiting_victim}",
                     f"Workload victim: Warning WaitingForQuota {insufficient}",
                 ],
                 "taker": [
@@ -264,7 +269,7 @@ async def _preemption(stage: Stage, writes: Writes) -> None:
                         f"Workload taker: Normal PreemptedWorkload Preempted workload {key} (UID: {uid}) in "
                         f"ClusterQueue {queue}; {priorities}"
                     ),
-                    f"~Job taker: Warning {waits}",
+                    f"~Job taker: Warning WaitingForPreemptedWorkloads {of_waiting_taker}",
                     f"~Workload taker: Warning {waits}",
                     *(of_taker[one].replace(stage.own("taker"), queue) for one in ("reserved", "admitted")),
                     of_taker["started"].replace(stage.own("taker"), queue),

@@ -15,6 +15,7 @@ from tests.e2e.conftest import REPOSITORY
 
 BLOCK = re.compile(r"^```(sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WAITING = "insufficient unused quota for cpu in flavor tour, 1 more needed"
+WAITING_JOB = "Waits for unused quota in ClusterQueue tour: cpu in flavor tour: needs 1, 0 of 2 free"
 OTHER_CLUSTER = re.compile(r"^eval .*\n", re.MULTILINE)
 
 
@@ -67,7 +68,7 @@ async def test_tour_of_the_readme(shell: Shell) -> None:
     async def is_described() -> bool:
         of_workloads, of_job = re.split(r"^Name: +tour-3$", shell.run(look), flags=re.MULTILINE)
         assert WAITING in of_workloads
-        return bool(re.search(f"Warning +WaitingForQuota .*{WAITING}", of_job))
+        return bool(re.search(f"Warning +WaitingForQuota .*{WAITING_JOB}", of_job))
 
     for block in before:
         shell.run(block)

@@ -1,6 +1,7 @@
 """The quota that the podsets of a pending workload lack, and the workloads that hold it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from heapq import nsmallest
 from itertools import chain
 from typing import Final, NamedTuple
@@ -27,6 +28,9 @@ from admitq.core.world import World
 
 _NO_FLAVOR: Final = ""
 
+_FindHoldings = Callable[[FlavorResource, Node], QuotaHoldings]
+"""Returns the holdings below a node that limits a request."""
+
 
 def demands_of(world: World, entry: WorkloadEntry) -> tuple[PodSetDemand, ...]:
     """Return what the podsets of a workload request at present."""
@@ -39,23 +43,25 @@ def options_of(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -> 
 
 
 def find_flavor_verdicts(
-    world: World, queue: ClusterQueueEntry, entry: WorkloadEntry
+    world: World, queue: ClusterQueueEntry, entry: WorkloadEntry, *, lists_holders: bool = True
 ) -> tuple[FlavorVerdict, ...]:
     """Return for each podset and flavor whether it fits, and for each resource what is missing.
 
-    If the workload replaces another one, the quota of that one counts as free.
+    If the workload replaces another one, the quota of that one counts as free. Without ``lists_holders``,
+    all holdings are empty, and the cost does not grow with the number of workloads.
     """
     units = options_of(world, queue, entry).units
     original = world.original_of(queue.spec.name, entry.workload)
+    find_listed = partial(_list_holders, world, queue.node, original) if lists_holders else _list_no_holders
 
     def find() -> tuple[FlavorVerdict, ...]:
-        return tuple(_verdicts(world, queue.node, units, original))
+        return tuple(_verdicts(queue.node, units, find_listed))
 
     return find() if original is None else evaluate_without_original(world, original, find)
 
 
 def _verdicts(
-    world: World, node: Node, units: tuple[UnitOptions, ...], original: WorkloadEntry | None
+    node: Node, units: tuple[UnitOptions, ...], find_listed: _FindHoldings
 ) -> Iterator[FlavorVerdict]:
     earlier: dict[FlavorResource, int] = {}
     for unit in units:
@@ -64,7 +70,7 @@ def _verdicts(
         for group in unit.groups:
             for option in group.flavor_options:
                 constraints = tuple(
-                    _constraint(world, node, demand, earlier.get(demand.pair, 0), original)
+                    _constraint(node, demand, earlier.get(demand.pair, 0), find_listed)
                     for demand in option.demands
                 )
                 yield FlavorVerdict(unit.names, option.flavor, option.refusal, constraints)
@@ -80,7 +86,7 @@ def _options(unit: UnitOptions) -> Iterator[FlavorOption]:
 
 
 def _constraint(
-    world: World, node: Node, demand: QuotaDemand, earlier: int, original: WorkloadEntry | None
+    node: Node, demand: QuotaDemand, earlier: int, find_listed: _FindHoldings
 ) -> ResourceConstraint:
     pair, cell, requested = demand
     total = add(earlier, requested)
@@ -95,9 +101,19 @@ def _constraint(
         limit_kind = BindingLimit.QUOTA if binding_cell.parent is None else BindingLimit.BORROWING_LIMIT
         binding = BindingNode(binding_node.name, binding_node.is_cohort, limit_kind)
         if not exceeds_maximum:
-            holders = _holders_below(world, node, pair, binding_node)
-            holdings = _listed(holder for holder in holders if holder.entry is not original)
+            holdings = find_listed(pair, binding_node)
     return ResourceConstraint(pair.resource, requested, earlier, free, maximum, short_by, binding, holdings)
+
+
+def _list_holders(
+    world: World, node: Node, original: WorkloadEntry | None, pair: FlavorResource, binding: Node
+) -> QuotaHoldings:
+    holders = _holders_below(world, node, pair, binding)
+    return _listed(holder for holder in holders if holder.entry is not original)
+
+
+def _list_no_holders(_pair: FlavorResource, _binding: Node) -> QuotaHoldings:
+    return QuotaHoldings()
 
 
 def _node_of(node: Node, pair: FlavorResource, cell: Cell) -> Node:

@@ -1,7 +1,7 @@
 """Why is a workload waiting? The answer is a value; nothing is decided for it a second time."""
 
 from admitq.core.asking.constraints import find_flavor_verdicts
-from admitq.core.asking.explanations import WorkloadExplanation
+from admitq.core.asking.explanations import RefusalExplanation, WorkloadExplanation
 from admitq.core.asking.wait_causes import find_wait_cause
 from admitq.core.lifecycle import Phase
 from admitq.core.model import Instant, ObjectKey
@@ -41,3 +41,22 @@ def explain(state: AdmissionState, key: ObjectKey, now: Instant) -> WorkloadExpl
         queries.last_refusal(key),
         find_flavor_verdicts(world, queue, entry) if queue is not None and is_without_quota else (),
     )
+
+
+def explain_refusal(state: AdmissionState, key: ObjectKey) -> RefusalExplanation | None:
+    """Return why a cycle refused a pending workload or its lane; None if no cycle did.
+
+    This costs little, also while many workloads are pending or hold quota: no workload is searched. The state
+    is the same afterwards.
+
+    Args:
+        state: the state to ask, between two cycles.
+        key: the workload.
+    """
+    world = state.queries.world
+    entry, refusal = world.workloads.get(key), state.queries.last_refusal(key)
+    queue = None if entry is None else world.cluster_queues.get(entry.queued_in or "")
+    if entry is None or queue is None or refusal is None:
+        return None
+    flavors = find_flavor_verdicts(world, queue, entry, lists_holders=False)
+    return RefusalExplanation(queue.spec.name, refusal, flavors)

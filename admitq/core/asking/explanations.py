@@ -255,3 +255,16 @@ class WorkloadExplanation:
     waits_for: WaitCause | None
     refusal: Refusal | None
     flavors: tuple[FlavorVerdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalExplanation:
+    """Why a cycle refused a pending workload, and the quota that it lacks now.
+
+    ``refusal`` is that of the workload or of its lane. ``flavors`` are as in ``WorkloadExplanation``, without
+    holdings.
+    """
+
+    cluster_queue: str
+    refusal: Refusal
+    flavors: tuple[FlavorVerdict, ...]

@@ -12,6 +12,7 @@ from admitq_api.quantity import (
     QuantityError,
     format_amount,
     format_quantity,
+    format_rounded_amount,
     parse_amount,
     parse_quantity,
 )
@@ -153,3 +154,35 @@ def test_amount_is_formatted_as_by_kubernetes(resource: str, number: int, text: 
 )
 def test_formatted_amount_parses_to_same_value(resource: str, number: int) -> None:
     assert parse_amount(resource, format_amount(resource, number)) == number
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "down", "up"),
+    [
+        ("cpu", 0, "0", "0"),
+        ("cpu", 250, "250m", "250m"),
+        ("cpu", 1500, "1.5", "1.5"),
+        ("cpu", 12_345, "12.3", "12.4"),
+        ("cpu", 123_456, "123", "124"),
+        ("cpu", 1_234_567, "1.23k", "1.24k"),
+        ("pods", 7, "7", "7"),
+        ("pods", 2005, "2k", "2.01k"),
+        ("memory", 1000, "1k", "1k"),
+        ("memory", 1_234_567_890, "1.14Gi", "1.15Gi"),
+        ("memory", 128 * 2**30, "128Gi", "128Gi"),
+        ("hugepages-2Mi", 1023 * 2**20, "1023Mi", "1023Mi"),
+        ("pods", 10**19 // 8, "1.25E", "1.25E"),
+        ("cpu", INT64_MAX, "<unlimited>", "<unlimited>"),
+    ],
+)
+def test_rounded_amount_has_about_three_digits(resource: str, amount: int, down: str, up: str) -> None:
+    assert format_rounded_amount(resource, amount) == down
+    assert format_rounded_amount(resource, amount, up=True) == up
+
+
+@given(st.sampled_from(["cpu", "memory", "pods"]), st.integers(0, INT64_MAX - 1))
+def test_rounded_amounts_enclose_the_amount(resource: str, amount: int) -> None:
+    down = parse_amount(resource, format_rounded_amount(resource, amount))
+    up = parse_amount(resource, format_rounded_amount(resource, amount, up=True))
+    assert down <= amount <= up
+    assert up - down <= max(1, amount // 100 + 1)

@@ -1,18 +1,20 @@
 """Why a workload waits: what it waits for, which quota it lacks, and which workloads hold it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from admitq.core import events as happened
 from admitq.core.activity import ActiveReason
-from admitq.core.asking.explain import explain
+from admitq.core.asking.explain import explain, explain_refusal
 from admitq.core.asking.explanations import (
     BindingLimit,
     BindingNode,
     FlavorVerdict,
     QuotaHolding,
     QuotaHoldings,
+    RefusalExplanation,
     ResourceConstraint,
     WaitCause,
     WaitingBehindHead,
@@ -445,3 +447,37 @@ def test_explanation_does_not_change_the_state() -> None:
     before = cluster.state.to_dict()
     explained(cluster, "w")
     assert cluster.state.to_dict() == before
+
+
+# --- refusals -------------------------------------------------------------------------------------------
+
+
+def test_refusal_explanation_has_the_constraints_without_holders() -> None:
+    cluster = SmallCluster()
+    cluster.put(queue("q", 2))
+    cluster.submit("runs", "q")
+    cluster.run("runs")
+    for name in ("first", "second"):
+        cluster.submit(name, "q", cpu=2)
+    cluster.cycles()
+    (verdict,) = explained(cluster, "second").flavors
+    (constraint,) = verdict.resources
+    assert constraint.holdings != QuotaHoldings()
+    without_holders = replace(verdict, resources=(replace(constraint, holdings=QuotaHoldings()),))
+    refusal = cluster.refusal("first")
+    assert refusal is not None
+    for name in ("first", "second"):
+        assert explain_refusal(cluster.state, key(name)) == RefusalExplanation(
+            "q", refusal, (without_holders,)
+        )
+    cluster.state.validate()
+
+
+def test_workload_without_refusal_has_no_refusal_explanation() -> None:
+    cluster = SmallCluster()
+    cluster.put(queue("q", 1))
+    cluster.submit("w", "q")
+    assert explain_refusal(cluster.state, key("w")) is None
+    cluster.run("w")
+    assert explain_refusal(cluster.state, key("w")) is None
+    assert explain_refusal(cluster.state, key("missing")) is None
