@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from admitq.cli.output import OutputFormat, print_document
+from admitq.manifests.documents import Place, Problem
 from admitq.process.garbage_collection import reduce_collections
 from admitq.simulator import (
     InputError,
@@ -27,7 +28,6 @@ from admitq.simulator import (
     shipped_scenarios,
     similar_scenario,
 )
-from admitq.simulator.documents import Place, Problem
 from admitq.simulator.run import Ending
 from admitq.simulator.schema import nanoseconds
 from admitq.simulator.timeline import Timeline, TimelineType, timeline_type

@@ -4,7 +4,7 @@
 Nothing here reads a clock or the environment: the same files and the same seed give the same report.
 """
 
-from admitq.simulator.documents import InputError
+from admitq.manifests.documents import InputError
 from admitq.simulator.plan import SimulationPlan, read
 from admitq.simulator.report import Report, report
 from admitq.simulator.run import Simulation

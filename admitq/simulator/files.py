@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import orjson
 from pydantic import ValidationError
 
-from admitq.simulator.documents import Document, InputError, Place, Problem, read_file
+from admitq.manifests.documents import Document, InputError, Place, Problem, read_file
 from admitq.simulator.problems import problems_of
 from admitq.simulator.schema import KIND, Repeat, Scenario
 from admitq_api.labels import DEFAULT_GROUP, GROUPS, Names, names_for

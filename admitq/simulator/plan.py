@@ -13,11 +13,12 @@ from admitq.core.events import Event
 from admitq.core.model import ObjectKey
 from admitq.core.settings import CoreSettings
 from admitq.integrations.base import Integration
+from admitq.manifests.documents import Document, FieldPath, InputError, Place, Problem, field_name, field_path
+from admitq.manifests.jobs import JobTranslation
+from admitq.manifests.objects import Manifests, ObjectId
 from admitq.simulator import arrivals
 from admitq.simulator.distributions import Draw, create_random_stream, create_sampler
-from admitq.simulator.documents import Document, FieldPath, InputError, Place, Problem, field_name, field_path
 from admitq.simulator.files import Files, read_files
-from admitq.simulator.manifests import Manifests, ObjectId
 from admitq.simulator.schema import (
     Evictions,
     Kill,
@@ -28,7 +29,7 @@ from admitq.simulator.schema import (
     Trace,
     WorkloadClass,
 )
-from admitq.simulator.templates import Template, Translation, job_manifest
+from admitq.simulator.templates import Template, job_manifest, read_template
 from admitq.simulator.traces import REQUESTS, Row, Shape, read_trace
 from admitq.translate.read_options import ReadOptions, configured_read_options
 from admitq_api.json_objects import JsonObject, with_value
@@ -191,11 +192,11 @@ class _Reader:
     settings: CoreSettings
     how: ReadOptions
     seed: int
-    _translation: Translation = field(init=False)
+    _translation: JobTranslation = field(init=False)
     _queues: list[ObjectKey] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._translation = Translation(
+        self._translation = JobTranslation(
             self.files.names,
             self.manifests.integration_of,
             self.manifests,
@@ -287,8 +288,10 @@ class _Reader:
         if workload_class.queue is None:
             document = self._referred(workload_class, path)
             namespace = document.value["metadata"].get("namespace", "default")
-            workload = self._translation.template(
-                with_value(document.value, ("metadata", "namespace"), namespace), document.error
+            workload = read_template(
+                self._translation,
+                with_value(document.value, ("metadata", "namespace"), namespace),
+                document.error,
             ).workload
             return [self._known(ObjectKey(namespace, workload.queue_name), document, ("metadata", "labels"))]
         pattern = workload_class.queue if "/" in workload_class.queue else f"default/{workload_class.queue}"
@@ -330,10 +333,10 @@ class _Reader:
             def blame(inner: FieldPath, remedy: str) -> Exception:
                 return self._spec.error((*path, *_in_class(inner)), remedy)
 
-            return self._translation.template(job, blame)
+            return read_template(self._translation, job, blame)
         document = self._referred(workload_class, path)
         job = _placed(document.value, queue, workload_class.priority_class, self.files.names)
-        return self._translation.template(job, document.error)
+        return read_template(self._translation, job, document.error)
 
     def _manifest(self, name: ObjectId, document: Document) -> WorkloadSource:
         run_time = self._scenario.run_time
@@ -343,7 +346,7 @@ class _Reader:
                 f"{name}: its run time is not set: set runTime of the scenario, or refer to it in workloads",
             )
         obj = with_value(document.value, ("metadata", "namespace"), name.namespace)
-        template = self._translation.template(obj, document.error)
+        template = read_template(self._translation, obj, document.error)
         self._known(ObjectKey(name.namespace, template.workload.queue_name), document, ("metadata", "labels"))
         chance = create_random_stream(self.seed, str(name), "run times")
         return self._source(
@@ -422,7 +425,7 @@ class _Reader:
                 return problem(f"{REQUESTS}{inner[-1]}", remedy)
             return problem("priority" if "labels" in inner else field_name(inner), remedy)
 
-        template = self._translation.template(job, blame)
+        template = read_template(self._translation, job, blame)
         if number:
             template.workload = replace(template.workload, priority=int(shape.priority))
         return template

@@ -8,7 +8,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from admitq.simulator.documents import Document, FieldPath, Problem
+from admitq.manifests.documents import Document, FieldPath, Problem
 
 
 def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:

@@ -1,52 +1,19 @@
 """Templates of workloads: translated once, then copied for each submission with another name and time.
 
-A class of the scenario or a row of a trace becomes a Job. The function that converts Jobs to Workloads is
-that of the manager. So a simulated workload equals the Workload of the same manifest on a cluster.
+A class of the scenario or a row of a trace becomes a Job.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from admitq.core.model import ObjectKey, Workload
-from admitq.integrations.base import Integration, PodSetTemplate, RuleContext
-from admitq.integrations.references import ObjectReference
-from admitq.integrations.workload_names import MAX_NAME_LENGTH
-from admitq.metrics.custom_labels import MetadataKey
-from admitq.simulator.documents import FieldPath, field_path
-from admitq.translate.read_options import ReadOptions
-from admitq.translate.workloads import read_workload
-from admitq.workloads.job_workloads import NoPodSets, PriorityClasses, PriorityClassMissing, new_workload
+from admitq.integrations.base import Integration
+from admitq.manifests.jobs import ErrorFactory, JobTranslation
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
-from admitq_api.stored_fields import MalformedField
 
 SECOND: Final = 1_000_000_000
-_CREATED: Final = "1970-01-01T00:00:00Z"
-_POD_SETS: Final = ("spec", "podSets")
-
-ErrorFactory = Callable[[FieldPath, str], Exception]
-"""Returns the error for a field of the Job or Workload and its remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Conventions:
-    partial_admission: bool
-    topology_requests: bool = False
-    longest_workload_name: int = MAX_NAME_LENGTH
-    label_keys_to_copy: tuple[str, ...] = ()
-    metric_values_to_copy: tuple[MetadataKey, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A Job and the other inputs of its Workload."""
-
-    integration: Integration
-    names: Names
-    job: JsonObject
-    conventions: _Conventions
-    lookups: PriorityClasses
 
 
 class Parallelism(NamedTuple):
@@ -156,89 +123,15 @@ def job_manifest(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """Creates templates of Jobs and Workloads.
-
-    Args:
-        names: the names of the API group.
-        integration_of: returns the job kind of an object.
-        lookups: returns priority classes.
-        referenced: returns other objects that define pods of jobs.
-        how: the options for parsing Workloads.
-        partial_admission: whether Jobs with a minimum of pods may run with fewer pods.
-    """
-
-    names: Names
-    integration_of: Callable[[JsonObject], Integration | None]
-    lookups: PriorityClasses
-    referenced: Callable[[ObjectReference], JsonObject | None]
-    how: ReadOptions
-    partial_admission: bool = True
-
-    def template(self, obj: JsonObject, blame: ErrorFactory) -> Template:
-        """Return the template of a Job or Workload; ``blame`` creates the error of an invalid field."""
-        integration = self.integration_of(obj)
-        if integration is None:
-            return Template(self._translated(with_value(obj, ("status",), None), (), blame), self.names)
-        job = integration.webhook.mutate(
-            with_value(obj, ("metadata", "uid"), "template"), RuleContext(self.names)
-        )
-        objects: dict[ObjectReference, JsonObject] = {}
-        for reference in filter(integration.is_required, integration.templates.list_references(job)):
-            referenced = self.referenced(reference)
-            if referenced is None:
-                raise blame(("spec",), f"{reference} is not among the manifests: add it")
-            objects[reference] = referenced
-        job = integration.templates.resolve(job, objects)
-        source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
-        try:
-            raw = new_workload(source)
-        except PriorityClassMissing as error:
-            raise blame(("metadata", "labels", self.names.priority_class), f"{error}") from None
-        except NoPodSets as error:
-            raise blame(("spec",), f"{error}") from None
-        workload = self._translated(raw, integration.list_pod_sets(job, self.names), blame)
-        deadline = value_at(job, ("spec", "activeDeadlineSeconds"))
-        return Template(
-            workload,
-            self.names,
-            deadline * SECOND if isinstance(deadline, int) else None,
-            integration,
-            job,
-        )
-
-    def _translated(
-        self, raw: JsonObject, pod_sets: Iterable[PodSetTemplate], blame: ErrorFactory
-    ) -> Workload:
-        paths = [pod_set.template_path for pod_set in pod_sets]
-        metadata: Mapping[str, Any] = raw.get("metadata") or {}
-        stored = {
-            **raw,
-            "metadata": {
-                **metadata,
-                "name": metadata.get("name", ""),
-                "uid": "",
-                "creationTimestamp": _CREATED,
-            },
-        }
-        try:
-            workload = read_workload(stored, self.names, self.how)
-        except MalformedField as error:
-            raise blame(_in_job(error.field, paths), error.remedy) from None
-        for problem in workload.resource_problems:
-            raise blame(_in_job(problem.field, paths), problem.detail)
-        if not workload.queue_name:
-            where = ("metadata", "labels", self.names.queue_name) if paths else ("spec", "queueName")
-            raise blame(where, "is required: name the LocalQueue")
-        return workload
-
-
-def _in_job(name: str, templates: list[tuple[str | int, ...]]) -> FieldPath:
-    """Return the field of the job that determines a field of its Workload."""
-    path = field_path(name)
-    if path[:2] == _POD_SETS and len(path) > 3 and path[3] == "template" and isinstance(path[2], int):
-        index = path[2]
-        if index < len(templates):
-            return (*templates[index], *path[4:])
-    return path
+def read_template(translation: JobTranslation, obj: JsonObject, blame: ErrorFactory) -> Template:
+    """Return the template of a Job or Workload; ``blame`` creates the error of an invalid field."""
+    translated = translation.translate(obj, blame)
+    job = translated.job
+    deadline = value_at(job, ("spec", "activeDeadlineSeconds"))
+    return Template(
+        translated.workload,
+        translation.names,
+        deadline * SECOND if isinstance(deadline, int) else None,
+        translated.integration,
+        job,
+    )

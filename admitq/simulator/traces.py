@@ -12,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from admitq.simulator.documents import InputError, Place, Problem
+from admitq.manifests.documents import InputError, Place, Problem
 from admitq.simulator.schema import Nanoseconds, QueueMapping, Trace, nanoseconds
 
 SECOND: Final = 1_000_000_000

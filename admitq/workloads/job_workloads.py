@@ -21,7 +21,7 @@ from admitq_api.syntax import check_label_value
 PRIORITY_GROUP: Final = "scheduling.k8s.io"
 WORKLOAD: Final = "Workload"
 
-_FIELDS_FROM_JOB: Final = (
+FIELDS_FROM_JOB: Final = (
     "podSets",
     "queueName",
     "priority",
@@ -377,7 +377,7 @@ def spec_patch(case: JobSource, workload: JsonObject) -> dict[str, Any]:
     """
     present = value_at(workload, ("spec",), {})
     changed = create_merge_patch(
-        {field: present.get(field) for field in _FIELDS_FROM_JOB}, _workload_spec(case)
+        {field: present.get(field) for field in FIELDS_FROM_JOB}, _workload_spec(case)
     )
     return {"spec": changed} if changed else {}
 

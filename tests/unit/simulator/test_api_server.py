@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from admitq.core.events import ClusterQueueChanged
+from admitq.manifests.api_server import store
+from admitq.manifests.documents import Document, read_text
 from admitq.simulator import InputError, SimulationPlan, read
-from admitq.simulator.api_server import store
-from admitq.simulator.documents import Document, read_text
 from admitq_api.labels import names_for
 from tests.unit.simulator.stage import WORLD, plan, scenario
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from admitq.simulator.documents import InputError, field_name, field_path, read_file, read_text
+from admitq.manifests.documents import InputError, field_name, field_path, read_file, read_text
 
 TEXT = """\
 kind: One

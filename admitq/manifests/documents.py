@@ -1,4 +1,4 @@
-"""YAML documents with the line of each field."""
+"""Objects of YAML files with the line of each field, and objects of requests without lines."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,17 +52,21 @@ class InputError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """One object of a file."""
+    """One object of a file, or of a request.
+
+    ``file`` is the name of the file, or the field of the request that has the object. An object of a request
+    has no node.
+    """
 
     file: str
     value: Mapping[str, Any]
-    node: yaml.Node
+    node: yaml.Node | None = None
     base: FieldPath = ()
     """The path of this object in the YAML document that contains it, such as that of an item in a List."""
 
     def place(self, path: Sequence[str | int] = ()) -> Place:
         """Return the place of a field, or of the innermost existing field around it."""
-        return Place(self.file, _line(self.node, path))
+        return Place(self.file, 0 if self.node is None else _line(self.node, path))
 
     def problem(self, path: Sequence[str | int], remedy: str) -> Problem:
         """Return a problem of a field."""
@@ -74,7 +78,8 @@ class Document:
 
     def within(self, path: FieldPath, value: Mapping[str, Any]) -> "Document":
         """Return a document for a part of this document: its path, with another value."""
-        return Document(self.file, value, _inner(self.node, path), (*self.base, *path))
+        node = None if self.node is None else _inner(self.node, path)
+        return Document(self.file, value, node, (*self.base, *path))
 
 
 def field_name(path: Sequence[str | int]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import orjson
 
-from admitq.simulator.documents import FieldPath
+from admitq.manifests.documents import FieldPath
 
 Schema = Mapping[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 from cel import Context, Program
 from cel import compile as compile_cel
 
-from admitq.simulator.documents import FieldPath, field_path
-from admitq.simulator.structural import FieldProblem, Schema, item_key
+from admitq.manifests.documents import FieldPath, field_path
+from admitq.manifests.structural import FieldProblem, Schema, item_key
 from admitq_api.quantity import QuantityError, parse_quantity
 
 

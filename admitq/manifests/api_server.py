@@ -10,8 +10,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 
-from admitq.simulator.documents import Document, InputError
-from admitq.simulator.structural import FieldProblem, Schema, apply_defaults, find_problems
+from admitq.manifests.documents import Document, InputError
+from admitq.manifests.structural import FieldProblem, Schema, apply_defaults, find_problems
 from admitq_api.labels import Names, names_for
 from admitq_api.schema import ApiKind, create_schema, fill_in_group
 
@@ -25,7 +25,12 @@ _MODULES: Final[Mapping[str, str]] = {
     "Workload": "workload",
     "WorkloadPriorityClass": "workload_priority_class",
 }
-"""The module that declares each kind that a simulation uses."""
+"""The module that declares each kind on which decisions depend."""
+
+
+def is_own_kind(kind: str) -> bool:
+    """Return whether a kind is of admitq's API group, and decisions depend on it."""
+    return kind in _MODULES
 
 
 def store(document: Document, names: Names, old: Document | None = None) -> Document:
@@ -34,7 +39,7 @@ def store(document: Document, names: Names, old: Document | None = None) -> Docu
     Args:
         document: an object of a kind of the API group, in any version that is served.
         names: the names of the API group.
-        old: the stored object that an update replaces.
+        old: the stored object that an update replaces. Its status stays.
 
     Raises:
         InputError: the API server would reject the object. The error has every invalid field.
@@ -46,9 +51,11 @@ def store(document: Document, names: Names, old: Document | None = None) -> Docu
     _refuse(document, find_problems(fields, schema))
     complete: dict[str, Any] = apply_defaults(fields, schema)
     # Imported here because the CEL library takes long to import, and invalid objects do not need it.
-    from admitq.simulator.cel_rules import broken_rules  # noqa: PLC0415
+    from admitq.manifests.cel_rules import broken_rules  # noqa: PLC0415
 
     before = None if old is None else _in_version(old.value, version, names)
+    if before is not None and "status" in before:
+        complete = {**complete, "status": before["status"]}
     _refuse(document, broken_rules(complete, schema, before))
     return replace(document, value=_in_version(complete, names.version, names))
 
