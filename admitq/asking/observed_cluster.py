@@ -7,9 +7,8 @@ comes, too. What a cycle decided is assumed, as in the manager while its writes 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
-from admitq.core.asking.execution import run_due_cycles
+from admitq.core.asking.due_decisions import assume_due_decisions
 from admitq.core.model import Instant
 from admitq.core.settings import CoreSettings
 from admitq.core.state import AdmissionState
@@ -23,9 +22,6 @@ from admitq.translate.observations import (
 from admitq.translate.read_options import ReadOptions
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
-
-_ROUNDS: Final = 1_000
-"""The maximum number of rounds of cycles. Each round decides something, and nothing is carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +74,5 @@ def observe_cluster(
             unreadable.append(UnreadableObject(plural, key.namespace, key.name, problem))
             event = quarantined_event(observation, dict(obj))
         state.observe(event, now=now)
-    run_due_cycles(state, now, lambda _: None, rounds=_ROUNDS)
+    assume_due_decisions(state, now)
     return ObservedCluster(state, tuple(unreadable))

@@ -3,35 +3,12 @@
 from typing import Final
 
 from admitq_api.conditions import SECOND, parse_time
+from admitq_api.durations import format_rounded_duration as format_duration
 
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 YEAR: Final = 365 * DAY
-
-_STEPS: Final = (
-    (2 * MINUTE, ((1, "s"),)),
-    (10 * MINUTE, ((MINUTE, "m"), (1, "s"))),
-    (3 * HOUR, ((MINUTE, "m"),)),
-    (8 * HOUR, ((HOUR, "h"), (MINUTE, "m"))),
-    (2 * DAY, ((HOUR, "h"),)),
-    (8 * DAY, ((DAY, "d"), (HOUR, "h"))),
-    (2 * YEAR, ((DAY, "d"),)),
-    (8 * YEAR, ((YEAR, "y"), (DAY, "d"))),
-)
-"""Below which duration in seconds which units are shown."""
-
-
-def format_duration(seconds: int) -> str:
-    """Return a duration as text: ``15s``, ``2m5s``, ``3h``."""
-    remaining = max(0, seconds)
-    units = next((units for limit, units in _STEPS if remaining < limit), ((YEAR, "y"),))
-    text = ""
-    for size, unit in units:
-        count, remaining = divmod(remaining, size)
-        if count or not text:
-            text += f"{count}{unit}"
-    return text
 
 
 def format_age(time: str, now: int) -> str:

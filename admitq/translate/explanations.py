@@ -1,12 +1,11 @@
 """Explanations of waiting workloads as text and as JSON values.
 
-A viewer sees the names of workloads in some namespaces only. Other workloads are "a workload of another
-namespace". Their ClusterQueues are hidden, too, except that of the explained workload. Amounts, priorities
-and times stay visible: they show what holds the quota.
+A viewer (``viewers``) sees the names of workloads in some namespaces only. The ClusterQueues of other
+workloads are hidden, too, except that of the explained workload. Amounts, priorities and times stay visible:
+they show what holds the quota.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from admitq.core.asking.changes import (
@@ -48,51 +47,12 @@ from admitq.core.asking.explanations import (
     WaitingForUnusedQuota,
     WorkloadExplanation,
 )
-from admitq.core.model import Instant, ObjectKey, Toleration
+from admitq.core.model import Instant, Toleration
 from admitq.core.refusals import Refusal
 from admitq.translate.messages import flavor_refusal_message, inactive_cause_message, pending_condition
+from admitq.translate.viewers import EVERYTHING, Viewer, workload_json, workload_text, workloads_text
 from admitq_api.conditions import format_time
 from admitq_api.quantity import format_amount
-
-
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """A reader of explanations, who may see the workloads of ``namespaces``; None: of all namespaces."""
-
-    namespaces: frozenset[str] | None = None
-
-    def may_see(self, workload: ObjectKey) -> bool:
-        """Whether the viewer may see the name of a workload."""
-        return self.namespaces is None or workload.namespace in self.namespaces
-
-
-EVERYTHING: Final = Viewer()
-
-# --- workloads ------------------------------------------------------------------------------------------
-
-
-def _workload_text(workload: ObjectKey, viewer: Viewer) -> str:
-    return f"workload {workload}" if viewer.may_see(workload) else "a workload of another namespace"
-
-
-def _workloads_text(workloads: Iterable[ObjectKey], viewer: Viewer, more: int = 0) -> str:
-    """Return names, and the number of workloads that are hidden or not listed."""
-    listed = list(workloads)
-    visible = [str(workload) for workload in listed if viewer.may_see(workload)]
-    hidden = len(listed) - len(visible)
-    parts = [f"{'workload' if len(visible) == 1 else 'workloads'} {', '.join(visible)}"] if visible else []
-    if hidden:
-        parts.append(
-            "a workload of another namespace" if hidden == 1 else f"{hidden} workloads of other namespaces"
-        )
-    if more:
-        parts.append(f"{more} more")
-    return " and ".join(parts)
-
-
-def _workload_json(workload: ObjectKey, viewer: Viewer) -> dict[str, Any] | None:
-    """Return namespace and name; None if the viewer may not see them."""
-    return {"namespace": workload.namespace, "name": workload.name} if viewer.may_see(workload) else None
 
 
 def _time_json(instant: Instant) -> str | None:
@@ -138,7 +98,7 @@ def _backoff(cause: WaitingForBackoff, _viewer: Viewer) -> str:
 def _targets(cause: WaitingForTargetsToLeave, viewer: Viewer) -> str:
     if not cause.targets:
         return "workloads to stop that were preempted for another workload"
-    return f"preempted workloads to stop: {_workloads_text(cause.targets, viewer)}"
+    return f"preempted workloads to stop: {workloads_text(cause.targets, viewer)}"
 
 
 def _checks(cause: WaitingForChecks, _viewer: Viewer) -> str:
@@ -167,14 +127,12 @@ _CAUSES: Final[Mapping[type[WaitCause], _CauseWords]] = {
     ),
     WaitingForPodsReady: _CauseWords(
         "PodsReady",
-        lambda of, viewer: f"pods of {_workloads_text(of.workloads, viewer, of.more)} to be ready",
+        lambda of, viewer: f"pods of {workloads_text(of.workloads, viewer, of.more)} to be ready",
     ),
     WaitingForTurn: _CauseWords("Turn", lambda _, __: "its turn: it will be evaluated next in its queue"),
     WaitingBehindHead: _CauseWords(
         "Head",
-        lambda of, viewer: (
-            f"its turn behind {_workload_text(of.head, viewer)}, which blocks the ClusterQueue"
-        ),
+        lambda of, viewer: f"its turn behind {workload_text(of.head, viewer)}, which blocks the ClusterQueue",
     ),
     WaitingForUnusedQuota: _CauseWords("Quota", lambda of, _: f"unused quota{_refusal_text(of.refusal)}"),
     WaitingForOpenPreemptionGate: _CauseWords(
@@ -244,7 +202,7 @@ def _holding_text(resource: str, holding: QuotaHolding, own_queue: str | None, v
     leaving = ", is stopping" if holding.is_leaving else ""
     amount = format_amount(resource, holding.amount)
     return (
-        f"{_workload_text(holding.workload, viewer)} holds {amount}{where}{since}"
+        f"{workload_text(holding.workload, viewer)} holds {amount}{where}{since}"
         f" (priority {holding.priority}{leaving})"
     )
 
@@ -312,7 +270,7 @@ _CHANGES: Final[Mapping[type[Change], Callable[[Any, Viewer], str]]] = {
     ResumeClusterQueue: lambda of, _: f"resume ClusterQueue {of.cluster_queue}",
     CreateFlavors: lambda of, _: f"create ResourceFlavor {', '.join(of.flavors)}",
     ActivateChecks: lambda of, _: f"make AdmissionCheck {', '.join(of.checks)} exist and be active",
-    FinishWorkloads: lambda of, viewer: f"wait until {_workloads_text(of.workloads, viewer)} finished",
+    FinishWorkloads: lambda of, viewer: f"wait until {workloads_text(of.workloads, viewer)} finished",
     AddQuota: _quota_text,
 }
 
@@ -330,7 +288,7 @@ def _alternative_text(alternative: SufficientChanges, viewer: Viewer) -> str:
     text = ", and ".join(change_message(change, viewer) for change in alternative.changes)
     if not alternative.preempted:
         return text
-    return f"{text} (preempts {_workloads_text(alternative.preempted, viewer)})"
+    return f"{text} (preempts {workloads_text(alternative.preempted, viewer)})"
 
 
 def _change_lines(changes: CheapestChanges, viewer: Viewer) -> Iterator[str]:
@@ -409,9 +367,9 @@ def _cause_json(cause: WaitCause, viewer: Viewer) -> dict[str, Any]:
         case WaitingForBackoff(until):
             result["until"] = None if until is None else format_time(until)
         case WaitingBehindHead(head):
-            result["workloads"] = [_workload_json(head, viewer)]
+            result["workloads"] = [workload_json(head, viewer)]
         case WaitingForPodsReady(workloads, _) | WaitingForTargetsToLeave(workloads):
-            result["workloads"] = [_workload_json(workload, viewer) for workload in workloads]
+            result["workloads"] = [workload_json(workload, viewer) for workload in workloads]
         case _:
             pass
     return result
@@ -457,7 +415,7 @@ def _holdings_json(
     return {
         "workloads": [
             {
-                "workload": _workload_json(each.workload, viewer),
+                "workload": workload_json(each.workload, viewer),
                 "clusterQueueName": each.cluster_queue
                 if _is_queue_visible(each, own_queue, viewer)
                 else None,
@@ -485,7 +443,7 @@ def _changes_json(changes: CheapestChanges, viewer: Viewer) -> dict[str, Any]:
                     {"type": type(change).__name__, "message": change_message(change, viewer)}
                     for change in alternative.changes
                 ],
-                "preempts": [_workload_json(workload, viewer) for workload in alternative.preempted],
+                "preempts": [workload_json(workload, viewer) for workload in alternative.preempted],
             }
             for alternative in changes.alternatives
         ],

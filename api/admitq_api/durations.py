@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 from fractions import Fraction
+from typing import Final
 
 _MICROSECONDS = {
     "ns": Fraction(1, 1000),
@@ -56,3 +57,33 @@ def format_duration(duration: timedelta) -> str:
     tail = f"{remainder}.{fraction:06d}".rstrip("0") if fraction else str(remainder)
     parts = (f"{hours}h" if hours else "", f"{minutes}m" if hours or minutes else "", f"{tail}s")
     return sign + "".join(parts)
+
+
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_YEAR: Final = 365 * _DAY
+
+_STEPS: Final = (
+    (2 * _MINUTE, ((1, "s"),)),
+    (10 * _MINUTE, ((_MINUTE, "m"), (1, "s"))),
+    (3 * _HOUR, ((_MINUTE, "m"),)),
+    (8 * _HOUR, ((_HOUR, "h"), (_MINUTE, "m"))),
+    (2 * _DAY, ((_HOUR, "h"),)),
+    (8 * _DAY, ((_DAY, "d"), (_HOUR, "h"))),
+    (2 * _YEAR, ((_DAY, "d"),)),
+    (8 * _YEAR, ((_YEAR, "y"), (_DAY, "d"))),
+)
+"""Below which duration in seconds which units are shown."""
+
+
+def format_rounded_duration(seconds: int) -> str:
+    """Return a duration as kubectl prints it, more exactly if it is short: "15s", "2m5s", "3h"."""
+    remaining = max(0, seconds)
+    units = next((units for limit, units in _STEPS if remaining < limit), ((_YEAR, "y"),))
+    text = ""
+    for size, unit in units:
+        count, remaining = divmod(remaining, size)
+        if count or not text:
+            text += f"{count}{unit}"
+    return text

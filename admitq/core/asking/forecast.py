@@ -24,15 +24,15 @@ uid, so that the same question has the same answer.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil
 from typing import Final, NamedTuple
 
 from admitq.core.asking.branch import Branch
+from admitq.core.asking.due_decisions import pause_other_trees
 from admitq.core.asking.execution import Execution
 from admitq.core.asking.run_times import WHOLE, RunTimeEstimate, RunTimeSource
-from admitq.core.cohorts import Node
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
@@ -350,7 +350,7 @@ class _Course:
                 self.reached[key] = _Reached(entry.reserved_at)
             else:
                 self.waiting.add(key)
-        names = self._pause_other_trees()
+        names = pause_other_trees(self.state, self.waiting)
         pending = sum(len(world.cluster_queues[name].queue.members) for name in names)
         self.is_crowded = pending > _CROWDED
         for entry in list(world.workloads.values()):
@@ -360,20 +360,6 @@ class _Course:
         self.reached.update((key, _Reached(at, bound)) for key in self.waiting)
         samples = sum(estimate.samples for estimate in self.distributions.values())
         return _CourseResult(self.reached, samples, dict(self.sources))
-
-    def _pause_other_trees(self) -> set[str]:
-        """Exclude other cohort trees from cycles. Return the names of the remaining ClusterQueues."""
-        world = self.state.queries.world
-        roots: set[Node] = set()
-        for key in self.waiting:
-            queue = world.cluster_queues.get(self.state.queries.cluster_queue_of(key) or "")
-            if queue is not None:
-                roots.add(queue.node.root)
-        names = {node.name for root in roots for node in root.cluster_queues_below()}
-        paused = world.waiting.heads.paused
-        others = world.cluster_queues.keys() - names
-        self.state.pause(replace(paused, cluster_queues=paused.cluster_queues | others))
-        return names
 
     def _advance(self) -> tuple[Instant, Bound | None]:
         """Simulate until all asked workloads have started, or until a bound. Return the instant reached."""

@@ -53,13 +53,13 @@ from admitq.core.model import SECOND, CheckState, ObjectKey, Toleration
 from admitq.core.refusals import NamespaceMismatch, QuotaTakenInCycle, UntoleratedTaint
 from admitq.core.waiting.queue_positions import QueuedWorkload
 from admitq.translate.explanations import (
-    Viewer,
     change_message,
     explanation_json,
     explanation_lines,
     wait_message,
     wait_reason,
 )
+from admitq.translate.viewers import Viewer
 
 W = ObjectKey("ours", "w")
 RUNS = ObjectKey("ours", "runs")

@@ -1,0 +1,140 @@
+"""Forecasts as text and as JSON values."""
+
+from typing import Any
+
+import pytest
+
+from admitq.core.asking.forecast import Basis, Bound, Delay, Forecast
+from admitq.core.asking.run_times import RunTimeSource
+from admitq.core.model import SECOND, ObjectKey
+from admitq.translate.forecasts import delay_json, delay_text, forecast_json, forecast_lines, start_text
+
+W = ObjectKey("ours", "w")
+NOW = 1_700_000_000 * SECOND
+MINUTE = 60 * SECOND
+
+
+def forecast(
+    not_before: int, p50: int | None = None, p90: int | None = None, *bounds: Bound, **basis: Any
+) -> Forecast:
+    """Return a forecast; all instants are minutes from now."""
+
+    def instant(minutes: int | None) -> int | None:
+        return None if minutes is None else NOW + minutes * MINUTE
+
+    stated: dict[str, Any] = {"courses": 20, "samples": 5, "sources": {RunTimeSource.GROUP: 2}, **basis}
+    return Forecast(
+        NOW + not_before * MINUTE, instant(p50), instant(p90), Basis(**stated, bounds=frozenset(bounds))
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "text"),
+    [
+        (
+            forecast(1, 5, 20),
+            (
+                "about 2023-11-14T22:18:20Z (p50, in 5m), by 2023-11-14T22:33:20Z (p90, in 20m), "
+                "not before 2023-11-14T22:14:20Z"
+            ),
+        ),
+        (
+            forecast(0, 5),
+            "about 2023-11-14T22:18:20Z (p50, in 5m), not before 2023-11-14T22:13:20Z",
+        ),
+        (forecast(3), "not before 2023-11-14T22:16:20Z"),
+        (forecast(0, 0, 0), "now"),
+        (forecast(-10, -10, -10), "it holds quota since 2023-11-14T22:03:20Z"),
+    ],
+)
+def test_start_is_as_exact_as_it_is_known(known: Forecast, text: str) -> None:
+    assert start_text(known, NOW) == text
+
+
+@pytest.mark.parametrize(
+    ("known", "lines"),
+    [
+        (
+            forecast(
+                1,
+                5,
+                20,
+                Bound.HORIZON,
+                sources={RunTimeSource.UNKNOWN: 1, RunTimeSource.OWN_ESTIMATE: 2, RunTimeSource.LIMIT: 3},
+            ),
+            [
+                "Run times: 2 reported by the job itself, 3 from a limit on the run time, 1 unknown",
+                "Based on 20 simulations and 5 finished workloads",
+                "Some simulations end after 30d, before the workload starts.",
+            ],
+        ),
+        (
+            forecast(1, None, None, Bound.REAL_TIME, courses=1, samples=1),
+            [
+                "Run times: 2 from finished workloads of the same group",
+                "Based on 1 simulation and 1 finished workload",
+                "The time for the answer was over before all simulations reached the start.",
+            ],
+        ),
+        (
+            forecast(1, None, None, Bound.DECISIONS, Bound.NOTHING_ENDS, sources={}),
+            [
+                "Based on 20 simulations and 5 finished workloads",
+                "Most simulations end after very many decisions, before the workload starts.",
+                "In most simulations, the workload never starts, as no other workload is expected to end.",
+            ],
+        ),
+    ],
+)
+def test_lines_state_what_a_forecast_rests_on(known: Forecast, lines: list[str]) -> None:
+    assert forecast_lines(W, known, now=NOW, horizon=30 * 24 * 60 * MINUTE) == [
+        "Workload ours/w",
+        f"Starts: {start_text(known, NOW)}",
+        *lines,
+        "Workloads that are submitted later may delay the start.",
+    ]
+
+
+def test_json_has_times_basis_and_bounds() -> None:
+    known = forecast(1, 5, None, Bound.REAL_TIME, Bound.HORIZON)
+    assert forecast_json(known) == {
+        "notBefore": "2023-11-14T22:14:20Z",
+        "p50": "2023-11-14T22:18:20Z",
+        "p90": None,
+        "basis": {"simulations": 20, "finishedWorkloads": 5, "runTimes": {"Group": 2}},
+        "bounds": ["Horizon", "RealTime"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text", "seconds"),
+    [
+        (forecast(5, 5, 5), None, "does not exist any more", None),
+        (None, forecast(0, 0, 0), "now", None),
+        (forecast(0, 0, 0), forecast(0, 0, 0), "now", 0),
+        (
+            forecast(5),
+            forecast(0, 0, 0),
+            "now; without the change not before 2023-11-14T22:18:20Z",
+            None,
+        ),
+        (
+            forecast(5, 5),
+            forecast(6, 6),
+            "1m later, about 2023-11-14T22:19:20Z (p50, in 6m), not before 2023-11-14T22:19:20Z",
+            60,
+        ),
+        (forecast(5, 5, 5), forecast(0, 0, 0), "5m earlier, now", -300),
+    ],
+)
+def test_delay_compares_starts(
+    before: Forecast | None, after: Forecast | None, text: str, seconds: int | None
+) -> None:
+    delay = Delay(before, after)
+    # The test states durations in minutes; texts show less than two minutes in seconds.
+    assert delay_text(delay, NOW).replace("60s", "1m").replace("300s", "5m") == text
+    assert delay_json(delay) == {
+        "before": None if before is None else forecast_json(before),
+        "after": None if after is None else forecast_json(after),
+        "seconds": seconds,
+    }
