@@ -10,6 +10,7 @@ from tests.laws.explanations import check_changes, check_explanation
 from tests.laws.operations import OPERATIONS, OPERATIONS_ON_SLICES, create_objects
 from tests.laws.player import Player
 from tests.laws.positions import check_positions
+from tests.laws.what_if import check_what_if
 
 
 class Step(NamedTuple):
@@ -82,6 +83,8 @@ def apply_step(player: Player, step: Step) -> None:
         check_explanation(player, draw)
     if step.seed % 31 == 0:
         check_changes(player, draw)
+    if step.seed % 37 == 0:
+        check_what_if(player, draw)
 
 
 def find_failure(history: History) -> str | None:

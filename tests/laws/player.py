@@ -14,6 +14,7 @@ C13    the first of a StrictFIFO queue is in every cycle of its tree, and in one
 Q1     the positions of pending workloads have the order in which their ClusterQueue gives its heads
 A1     the explanation of a pending workload agrees with the model, and the end of a named holder frees quota
 A2     changes that are named for a pending workload give it quota
+A3     hypothetical events lead to the admissions that the answer names, and asking changes nothing
 L1     no pending workload would be admitted, or could preempt, if it were retried
 L2     a blocked queue blocks no other; this follows from L1
 L3     without changes from outside preemptions end, and no victim is hit twice for one waiting workload
