@@ -8,9 +8,11 @@ from typing import Final
 from admitq.plugin.command import Command
 from admitq.plugin.command_line import parse
 from admitq.plugin.create import CREATIONS
+from admitq.plugin.delete_workloads import DELETE_WORKLOAD
 from admitq.plugin.doctor import DOCTOR
 from admitq.plugin.history import HISTORY
 from admitq.plugin.lists import LISTS
+from admitq.plugin.pass_through import PASSED_COMMANDS, PASSED_SUMMARIES
 from admitq.plugin.remedies import CommandError
 from admitq.plugin.shells import COMPLETION
 from admitq.plugin.stop_resume import STOP_AND_RESUME
@@ -28,6 +30,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "hold": "Hold a workload that waits.",
     "release": "Release a held workload.",
     "move": "Move a workload to another queue.",
+    **PASSED_SUMMARIES,
 }
 """What the commands that begin with the same word have in common."""
 
@@ -38,6 +41,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *CREATIONS,
     *STOP_AND_RESUME,
     *WORKLOAD_COMMANDS,
+    DELETE_WORKLOAD,
+    *PASSED_COMMANDS,
     DOCTOR,
     COMPLETION,
     VERSIONS,

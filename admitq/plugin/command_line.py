@@ -9,12 +9,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from admitq.plugin.command import Arguments, Command, Parameter
+from admitq.plugin.command import Arguments, Command, Parameter, find_command
 
 PROGRAM: Final = "kubectl admitq"
 
 NAME: Final = "NAME"
 """The metavar of parameters that are names of objects."""
+
+HELP: Final = frozenset({"-h", "--help"})
 
 WRONG_LINE: Final = 2
 """The exit status after a command line that is not valid."""
@@ -51,8 +53,12 @@ def parse(
     Raises:
         SystemExit: the line is not valid, or asks for help, which is then printed.
     """
-    parser = _create_parser(commands, summaries, description)
     values = Arguments()
+    named, depth = find_command(arguments, commands)
+    if named is not None and named.passes_words and HELP.isdisjoint(arguments[depth:]):
+        vars(values)["words"] = list(arguments[depth:])
+        return named, values
+    parser = _create_parser(commands, summaries, description)
     parser.parse_args(arguments, values)
     unfinished: argparse.ArgumentParser | None = getattr(values, "unfinished", None)
     if unfinished is not None:
@@ -108,6 +114,8 @@ def _add_parameter(parser: argparse.ArgumentParser, parameter: Parameter) -> Non
         if parameter.metavar == NAME:
             options["type"] = _name
     if not parameter.is_option:
+        if parameter.is_repeated:
+            options["nargs"] = "*"
         parser.add_argument(parameter.attribute, **options)
         return
     options["dest"] = parameter.attribute

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from admitq.plugin.command import Command, Parameter
+from admitq.plugin.command import Command, Parameter, find_command
 
 FILES: Final = "files"
 """The value of `Parameter.completes` for names of files, which the shell itself knows."""
@@ -44,7 +44,7 @@ def complete(
     """
     words = join_assignments(line)
     current, before = words[-1] if words else "", words[:-1]
-    command, depth = _find_command(before, commands)
+    command, depth = find_command(before, commands)
     if command is None:
         return _words(before, current, commands, summaries)
     values, given, position, open_option = _read(before[depth:], command)
@@ -57,6 +57,8 @@ def complete(
     if current.startswith("-"):
         return _options(command, current, given)
     arguments = [parameter for parameter in command.parameters if not parameter.is_option]
+    if arguments and arguments[-1].is_repeated:
+        position = min(position, len(arguments) - 1)
     return _values(arguments[position], current, values, look_up) if position < len(arguments) else NOTHING
 
 
@@ -70,16 +72,6 @@ def join_assignments(line: Sequence[str]) -> list[str]:
         else:
             words.append(word)
     return words
-
-
-def _find_command(words: Sequence[str], commands: Sequence[Command]) -> tuple[Command | None, int]:
-    for command in commands:
-        depth = len(command.words)
-        *group, last = command.words
-        is_in_group = [*words[: depth - 1]] == group and len(words) >= depth
-        if is_in_group and words[depth - 1] in {last, *command.aliases}:
-            return command, depth
-    return None, 0
 
 
 def _words(

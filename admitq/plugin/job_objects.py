@@ -105,6 +105,21 @@ async def find_resource(access: "ClusterAccess", text: str) -> Resource:
     raise CommandError(f"--for: the cluster serves no {text}\nkubectl api-resources lists what it serves.")
 
 
+async def find_owner_resource(access: "ClusterAccess", owner: JsonObject) -> Resource:
+    """Return the resource of the job that an owner reference of a Workload names.
+
+    Raises:
+        CommandError: the kind of the job is not served.
+        ApiError: a call failed.
+    """
+    api_version, kind = text_at(owner, ("apiVersion",)), text_at(owner, ("kind",))
+    group, _, version = api_version.rpartition("/")
+    resource = await find_resource_of_kind(access.client, group, version, kind)
+    if resource is None:
+        raise CommandError(f"the cluster does not serve {kind} of {api_version}, the kind of the job")
+    return resource
+
+
 def _resource_of(kind: Any) -> Resource:
     return Resource(kind.group, kind.version, kind.plural, kind.kind, namespaced=True)
 

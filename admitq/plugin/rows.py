@@ -140,16 +140,21 @@ def _reason(type_: str) -> Callable[[JsonObject, View], str]:
     return lambda obj, _view: text_at(condition_at(obj, type_), ("reason",))
 
 
+def job_owners_of(workload: JsonObject) -> Sequence[JsonObject]:
+    """Return the owners that are the job of a Workload: its controller, or all pods of a group."""
+    controller = controller_of(workload)
+    return [controller] if controller else owners_of(workload)
+
+
 def _job_type(workload: JsonObject, _view: View) -> str:
-    owner = controller_of(workload) or next(iter(owners_of(workload)), {})
+    owner = next(iter(job_owners_of(workload)), {})
     kind = text_at(owner, ("kind",)).lower()
     group, slash, _ = text_at(owner, ("apiVersion",)).rpartition("/")
     return f"{kind}.{group}" if slash else kind
 
 
 def _job_name(workload: JsonObject, _view: View) -> str:
-    owners = [controller_of(workload)] if controller_of(workload) else owners_of(workload)
-    names = [text_at(owner, ("name",)) for owner in owners]
+    names = [text_at(owner, ("name",)) for owner in job_owners_of(workload)]
     return ", ".join(names[:MOST_NAMES]) + (
         f" (+{len(names) - MOST_NAMES})" if len(names) > MOST_NAMES else ""
     )

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from admitq.plugin.remedies import CommandError
-from admitq.plugin.rows import condition_at, controller_of, is_true, owners_of
-from admitq.runtime.discovery import find_resource_of_kind
+from admitq.plugin.rows import condition_at, controller_of, is_true, job_owners_of, owners_of
 from admitq.runtime.errors import ApiError
 from admitq_api.json_objects import JsonObject, text_at, value_at
 
@@ -251,16 +250,14 @@ async def _jobs_of(access: "ClusterAccess", workload: JsonObject) -> list[tuple[
         CommandError: the kind of a job is not served.
         ApiError: a call failed.
     """
-    owners = [controller_of(workload)] if controller_of(workload) else owners_of(workload)
+    from admitq.plugin.job_objects import find_owner_resource
+
+    owners = job_owners_of(workload)
     if not owners:
         return [(access.kinds.workloads, dict(workload))]
     jobs: list[tuple[Resource, dict[str, Any]]] = []
     for owner in owners:
-        group, _, version = text_at(owner, ("apiVersion",)).rpartition("/")
-        kind = text_at(owner, ("kind",))
-        resource = await find_resource_of_kind(access.client, group, version, kind)
-        if resource is None:
-            raise CommandError(f"the cluster does not serve {kind} of {group}/{version}, the kind of the job")
+        resource = await find_owner_resource(access, owner)
         jobs.append(
             (resource, await access.client.get(resource, text_at(owner, ("name",)), access.namespace))
         )

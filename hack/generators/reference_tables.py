@@ -215,7 +215,7 @@ def _plugin_command(command: Command) -> Iterator[str]:
 def _plugin_parameter(parameter: Parameter) -> tuple[str, str, str]:
     value = "\\|".join(parameter.choices) or parameter.metavar
     if not parameter.is_option:
-        return f"`{value}`", "", parameter.help
+        return f"`{value}{'…' if parameter.is_repeated else ''}`", "", parameter.help
     name = ", ".join(parameter.names) + ("" if parameter.is_switch else f" {value}")
     return f"`{name}`", f"`{parameter.default}`" if parameter.default else "", parameter.help
 

@@ -135,7 +135,7 @@ async def test_commands_of_the_guide_print_the_documented_output(
     guide = guide.replace("team-a-cq", stage.own("cq")).replace("team-a-flavor", stage.own("f"))
     guide = re.sub(r"\bteam-a\b", stage.namespace, guide)
     commands = [part for block in CONSOLE.findall(guide) for part in block.split("$ ")[1:]]
-    assert len(commands) == 24
+    assert len(commands) == 29
     workloads: dict[str, str] = {}
     for part in commands:
         if "admitq list" in part and not workloads:

@@ -58,6 +58,8 @@ def values(*line: str) -> list[str]:
         (("list", "kwl", "-q", ""), ["lq-a", "lq-b"]),
         (("create", "lq", "new", "-c", "cq-a"), ["cq-a"]),
         (("create", "lq", ""), []),
+        (("delete", "kwl", "w-a", ""), ["w-a", "w-b"]),
+        (("get", "cq", "-o", "yaml", "cq-a"), ["cq-a"]),
         (("move", "workload", "w-a", "--to", "lq-"), ["lq-a", "lq-b"]),
         (("completion", "z"), ["zsh"]),
     ],
