@@ -419,10 +419,10 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
     AdoptionCheck(
         "visibility",
         CHANGES,
-        "The API of pending workloads is registered. admitq serves it only if you ask for it, and until then "
-        "kubectl api-resources and namespace deletion complain about an API that does not answer.",
-        "Delete the APIServices when the manager in charge stops, as the steps say. To serve the API, set "
-        "visibility.enabled in the values of the chart.",
+        "The API of pending workloads is registered. While no manager serves it, kubectl api-resources and "
+        "namespace deletion complain about an API that does not answer.",
+        "Delete the APIServices when the manager in charge stops, as the steps say. The release creates them "
+        "again, because the values of this plan set visibility.enabled.",
         _visibility,
     ),
     AdoptionCheck(

@@ -195,6 +195,7 @@ def make_chart_values(cluster: Cluster) -> dict[str, Any]:
     return {
         "apiGroup": cluster.names.group,
         "fullnameOverride": NAME,
+        "visibility": {"enabled": bool(cluster.api_services)},
         "config": {key: value for key, value in config.items() if value != {}},
     }
 
@@ -253,7 +254,7 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
         "Install admitq beside the manager in charge: its webhooks answer, and it manages nothing yet. "
         "It takes over the CustomResourceDefinitions and changes no other object.",
         (
-            f"{install} --set manager.replicas=0 --take-ownership --wait",
+            f"{install} --set manager.replicas=0 --set visibility.enabled=false --take-ownership --wait",
             *((f"kubectl annotate {' '.join(injected)} {CA_INJECTED}-",) if injected else ()),
         ),
     )
@@ -298,7 +299,6 @@ def _way_back(cluster: Cluster) -> Iterator[Step]:
             ),
             "kubectl replace -f definitions.yaml",
             *((f"{APPLY} -f webhooks.yaml",) if cluster.webhooks else ()),
-            *((f"{APPLY} -f apis.yaml",) if cluster.api_services else ()),
             *(
                 f"kubectl --namespace {namespace} rollout status deployment {name}"
                 for namespace, name, _ in _replicas(cluster)
@@ -307,7 +307,11 @@ def _way_back(cluster: Cluster) -> Iterator[Step]:
     )
     yield Step(
         "When it answers, remove admitq. The CustomResourceDefinitions and all objects stay.",
-        (f"helm uninstall {NAME} --namespace {cluster.namespace}",),
+        (
+            f"helm uninstall {NAME} --namespace {cluster.namespace}",
+            # The release has APIServices of the same names, and deletes them.
+            *((f"{APPLY} -f apis.yaml",) if cluster.api_services else ()),
+        ),
     )
 
 

@@ -96,9 +96,10 @@ class Installation:
                 "url": f"https://{LOOPBACK}:{self._port('webhook', 'webhook')}",
             },
         }
-        if chart_values.get("visibility", {}).get("enabled"):
-            url = f"https://{LOOPBACK}:{self._port('visibility', 'visibility')}"
-            chosen["visibility"] = {**chart_values["visibility"], "url": url}
+        visibility = {"enabled": False, **chart_values.get("visibility", {})}
+        if visibility["enabled"]:
+            visibility["url"] = f"https://{LOOPBACK}:{self._port('visibility', 'visibility')}"
+        chosen["visibility"] = visibility
         file = self._folder / "values.json"
         file.write_text(json.dumps(chosen, indent=2))
         options = ("--take-ownership",) if take_ownership else ()

@@ -46,7 +46,7 @@ class Release:
 
     def arguments(self, verb: str, **values: Any) -> list[str]:
         """The command line of helm install or upgrade with these values."""
-        settings = {"apiGroup": self.group, "webhook.url": NOWHERE, **values}
+        settings = {"apiGroup": self.group, "webhook.url": NOWHERE, "visibility.enabled": "false", **values}
         flags = [f"--set={key}={value}" for key, value in settings.items()]
         return [verb, self.name, str(CHART), "--namespace", self.namespace, *flags]
 

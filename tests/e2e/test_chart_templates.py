@@ -243,15 +243,8 @@ def properties(schema: dict[str, Any], part: Any, prefix: str = "") -> Iterator[
         yield from properties(schema, inner, f"{prefix}{key}.")
 
 
-WITH_VISIBILITY = {"visibility": {"enabled": True}}
-
-
 def test_rbac_rules_have_no_wildcards_and_no_escalation_verbs(render: Callable[..., Rendered]) -> None:
-    roles = [
-        one
-        for key, one in render(WITH_VISIBILITY).objects.items()
-        if key.startswith(("ClusterRole/", "Role/"))
-    ]
+    roles = [one for key, one in render().objects.items() if key.startswith(("ClusterRole/", "Role/"))]
     rules = [rule for role in roles for rule in role["rules"]]
     assert rules
     for rule in rules:
@@ -264,7 +257,7 @@ def test_secrets_are_readable_by_name_only(render: Callable[..., Rendered]) -> N
         "Role/admitq-webhook": ["admitq-webhook-server-cert"],
         "Role/admitq-visibility": ["admitq-visibility-server-cert"],
     }
-    objects = render(WITH_VISIBILITY).objects
+    objects = render().objects
     for key, role in objects.items():
         if key.startswith(("ClusterRole/", "Role/")):
             for rule in role["rules"]:
@@ -274,7 +267,7 @@ def test_secrets_are_readable_by_name_only(render: Callable[..., Rendered]) -> N
 
 
 def test_only_the_manager_writes_statuses(render: Callable[..., Rendered]) -> None:
-    for key, role in render(WITH_VISIBILITY).objects.items():
+    for key, role in render().objects.items():
         if key.startswith("ClusterRole/") and key != "ClusterRole/admitq-manager":
             for rule in role["rules"]:
                 if any(resource.endswith("/status") for resource in rule.get("resources", ())):

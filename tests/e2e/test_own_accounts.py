@@ -42,6 +42,7 @@ KINDS = [
 VALUES = {
     # No server listens there: the calls of this test reach no webhook.
     "webhook.url": "https://127.0.0.1:1",
+    "visibility.enabled": "false",
     "webhook.failurePolicy": "Ignore",
     "config.featureGates.FailureRecoveryPolicy": "true",
     **{f"config.integrations.frameworks[{at}]": name for at, name in enumerate(list_framework_names())},

@@ -25,6 +25,7 @@ GROUPS_OF = {LEAD: ["leads"], USER: ["team"], CONTROLLER: ["system:serviceaccoun
 
 VALUES = {
     "webhook.url": "https://127.0.0.1:1",
+    "visibility.enabled": "false",
     "webhook.failurePolicy": "Ignore",
     "priorityClassPolicy.enabled": "true",
     "priorityClassPolicy.workloadPriorityClasses.urgent.groups[0]": "leads",

@@ -469,16 +469,22 @@ def test_plan_steps_keep_webhooks_answering_and_never_run_two_managers() -> None
     )
     commands = [command for step in plan.steps for command in step.commands]
     keep = ["> definitions.yaml", "> webhooks.yaml", "> apis.yaml", "> before.txt"]
-    install = ["manager.replicas=0 --take-ownership", "annotate"]
+    install = ["manager.replicas=0 --set visibility.enabled=false --take-ownership", "annotate"]
     delete = ["delete mutatingwebhook", "delete apiservice"]
     stop = ["controller --replicas=0", "wait --for=delete pod"]
     start = ["restart deployment admitq-webhook", "values.yaml --wait"]
     assert in_order(commands, [*keep, "> values.yaml", *install, *delete, *stop, *start, "diff before.txt"])
     back = [command for step in plan.way_back for command in step.commands]
-    start = ["controller --replicas=2", "definitions.yaml", "webhooks.yaml", "apis.yaml", "rollout status"]
-    assert in_order(back, ["admitq-manager --replicas=0", "wait", *start, "uninstall admitq"])
+    start = ["controller --replicas=2", "definitions.yaml", "webhooks.yaml", "rollout status"]
+    # The end of the release deletes the APIServices, which have the same names.
+    assert in_order(back, ["admitq-manager --replicas=0", "wait", *start, "uninstall admitq", "apis.yaml"])
     # The namespace that the other manager's webhooks exclude, and that has its Lease.
     assert all("--namespace their-system" in command for command in (*commands, *back) if "helm " in command)
+
+
+@pytest.mark.parametrize("services", [(), ("v1beta2.visibility.example.com",)])
+def test_chart_serves_the_visibility_api_if_the_manager_in_charge_does(services: tuple[str, ...]) -> None:
+    assert make_chart_values(cluster(api_services=services))["visibility"] == {"enabled": bool(services)}
 
 
 def in_order(commands: list[str], marks: list[str]) -> bool:
