@@ -148,6 +148,52 @@ def test_several_levels_prevent_removal_by_sums(searches: Searches) -> None:
     assert (searches.by_sums, searches.one_by_one) == (0, 1)
 
 
+def test_candidates_may_hold_only_some_of_the_requested_resources(searches: Searches) -> None:
+    trees = QuotaTrees()
+    trees.queue("own", of={"cpu": 4, "gpu": 4, "memory": 9}, preemption=RECLAIMS)
+    trees.queue("other", of={"cpu": 0, "gpu": 0, "memory": 0})
+    trees.add_holder("other", "cpu-alone", {"cpu": 2}, since=1)
+    trees.add_holder("other", "gpu-and-memory", {"gpu": 2, "memory": 1}, since=2)
+    trees.add_holder("own", "own", {"cpu": 2, "gpu": 2}, since=1)
+    before = trees.cells()
+    assert trees.victims("own", {"cpu": 4, "gpu": 4}, priority=1) == [
+        ("gpu-and-memory", OTHER),
+        ("cpu-alone", OTHER),
+        ("own", OWN),
+    ]
+    assert trees.cells() == before
+    assert (searches.by_sums, searches.one_by_one) == (1, 0)
+
+
+def test_all_candidates_together_may_not_be_enough(searches: Searches) -> None:
+    """While the preemptor borrows, it must not preempt others, whose usage the estimate includes."""
+    trees = QuotaTrees()
+    trees.queue("own", of=7, preemption=RECLAIMS)
+    trees.queue("other")
+    trees.cohort("all", of=1)
+    for number in range(3):
+        trees.add_holder("other", f"other-{number}", 1, since=number)
+    for number in range(2):
+        trees.add_holder("own", f"own-{number}", 3, since=number)
+    assert trees.victims("own", 8, priority=1) == []
+    assert (searches.by_sums, searches.one_by_one) == (1, 0)
+
+
+def test_own_and_other_candidates_are_tried_in_one_batch(searches: Searches) -> None:
+    trees = QuotaTrees()
+    trees.queue("own", of=3, preemption=policy("LowerPriority", "LowerPriority", "LowerPriority"))
+    for name in ("other", "third"):
+        trees.queue(name)
+    trees.add_holder("own", "own-leaving", 1, evicted=True, since=3)
+    trees.add_holder("other", "other-leaving", 2, priority=1, evicted=True, since=2)
+    trees.add_holder("third", "large", 2, priority=1, since=3)
+    trees.add_holder("third", "small", 1, since=2)
+    trees.add_holder("own", "own", 3, priority=2)
+    victims = trees.victim_names("own", 2, priority=3)
+    assert victims == ["other-leaving", "own-leaving", "own", "large"]
+    assert searches.by_sums == 1
+
+
 # --- the same victims ---------------------------------------------------------------------------------------
 
 
