@@ -13,6 +13,7 @@ from admitq.plugin.doctor import DOCTOR
 from admitq.plugin.history import HISTORY
 from admitq.plugin.lists import LISTS
 from admitq.plugin.pass_through import PASSED_COMMANDS, PASSED_SUMMARIES
+from admitq.plugin.questions import QUESTIONS
 from admitq.plugin.remedies import CommandError
 from admitq.plugin.shells import COMPLETION
 from admitq.plugin.stop_resume import STOP_AND_RESUME
@@ -38,6 +39,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *LISTS,
     TOP,
     HISTORY,
+    *QUESTIONS,
     *CREATIONS,
     *STOP_AND_RESUME,
     *WORKLOAD_COMMANDS,

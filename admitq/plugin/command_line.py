@@ -115,7 +115,7 @@ def _add_parameter(parser: argparse.ArgumentParser, parameter: Parameter) -> Non
             options["type"] = _name
     if not parameter.is_option:
         if parameter.is_repeated:
-            options["nargs"] = "*"
+            options["nargs"] = "+" if parameter.is_required else "*"
         parser.add_argument(parameter.attribute, **options)
         return
     options["dest"] = parameter.attribute

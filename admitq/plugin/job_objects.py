@@ -45,13 +45,16 @@ class NamedObjects:
         )
 
 
-async def find_named(access: "ClusterAccess", text: str, namespace: str | None) -> NamedObjects:
+async def find_named(
+    access: "ClusterAccess", text: str, namespace: str | None, *, option: str = "--for"
+) -> NamedObjects:
     """Return the objects that a text of the form TYPE[.GROUP]/NAME names.
 
     Args:
         access: the cluster.
         text: the text.
         namespace: where to search; None means all namespaces.
+        option: the option with the text, for errors; empty for an argument.
 
     Raises:
         CommandError: the text has another form, its type is not known, or there is no such object.
@@ -60,9 +63,10 @@ async def find_named(access: "ClusterAccess", text: str, namespace: str | None) 
     type_, slash, name = text.partition("/")
     if not (slash and type_ and name):
         raise CommandError(
-            f"--for: {text!r} is not TYPE/NAME\nWrite, for example, --for job/{name or type_}."
+            f"{_begin(option)}{text!r} is not TYPE/NAME\n"
+            f"Write, for example, {_value(option)}job/{name or type_}."
         )
-    resource = await find_resource(access, type_)
+    resource = await find_resource(access, type_, option=option)
     if namespace is None:
         found, _ = await access.client.list(resource, field_selector=f"metadata.name={name}")
         where = "-A"
@@ -75,12 +79,27 @@ async def find_named(access: "ClusterAccess", text: str, namespace: str | None) 
                 raise
             found = []
     if not found:
-        raise CommandError(f"--for: no {text} exists\nkubectl get {resource} {where} lists what exists.")
+        raise CommandError(
+            f"{_begin(option)}no {text} exists\nkubectl get {resource} {where} lists what exists."
+        )
     return NamedObjects(found, is_workload=resource == access.kinds.workloads)
 
 
-async def find_resource(access: "ClusterAccess", text: str) -> Resource:
+def _begin(option: str) -> str:
+    return f"{option}: " if option else ""
+
+
+def _value(option: str) -> str:
+    return f"{option} " if option else ""
+
+
+async def find_resource(access: "ClusterAccess", text: str, *, option: str = "--for") -> Resource:
     """Return the resource that TYPE or TYPE.GROUP names: its kind or its plural, in any case.
+
+    Args:
+        access: the cluster.
+        text: the text.
+        option: the option with the text, for errors; empty for an argument.
 
     Raises:
         CommandError: no such type is served, or a type without a group is no kind of job.
@@ -89,20 +108,35 @@ async def find_resource(access: "ClusterAccess", text: str) -> Resource:
     type_, _, group = text.lower().partition(".")
     if type_ in {WORKLOAD.name, *WORKLOAD.aliases} and group in {"", access.names.group}:
         return access.kinds.workloads
-    known = (PODS, REPLICA_SETS, *(_resource_of(kind) for kind in BUILT_IN_KINDS))
-    for resource in known:
-        if type_ in {resource.kind.lower(), resource.plural} and group in {"", resource.group}:
-            return resource
+    if (known := find_known_resource(type_, group)) is not None:
+        return known
     if not group:
         raise CommandError(
-            f"--for: {text!r} is not a kind of job\nAdd its API group: --for {text}.GROUP/NAME."
+            f"{_begin(option)}{text!r} is not a kind of job\n"
+            f"Add its API group: {_value(option)}{text}.GROUP/NAME."
         )
     for found, version in sorted(await list_group_versions(access.client)):
         if found == group:
             for resource in await list_resources(access.client, group, version):
                 if type_ in {resource.kind.lower(), resource.plural}:
                     return resource
-    raise CommandError(f"--for: the cluster serves no {text}\nkubectl api-resources lists what it serves.")
+    raise CommandError(
+        f"{_begin(option)}the cluster serves no {text}\nkubectl api-resources lists what it serves."
+    )
+
+
+def find_known_resource(type_: str, group: str) -> Resource | None:
+    """Return the built-in kind of job that TYPE and GROUP name; None if there is none.
+
+    Args:
+        type_: its kind or its plural, in lower case.
+        group: its API group; empty if the user gives none.
+    """
+    known = (PODS, REPLICA_SETS, *(_resource_of(kind) for kind in BUILT_IN_KINDS))
+    for resource in known:
+        if type_ in {resource.kind.lower(), resource.plural} and group in {"", resource.group}:
+            return resource
+    return None
 
 
 async def find_owner_resource(access: "ClusterAccess", owner: JsonObject) -> Resource:

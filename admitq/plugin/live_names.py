@@ -19,7 +19,8 @@ def look_up(source: str, values: Mapping[str, str]) -> list[str]:
     """Return the names that `Parameter.completes` selects, sorted.
 
     Args:
-        source: ``contexts``, ``groups``, ``namespaces``, or the plural of a kind of admitq.
+        source: ``contexts``, ``groups``, ``namespaces``, the plural of a kind of admitq, or ``questions``:
+            names of Workloads, and of their jobs as TYPE[.GROUP]/NAME.
         values: the values of the options that select cluster and namespace.
     """
     kubeconfig = values.get("kubeconfig")
@@ -33,6 +34,8 @@ def look_up(source: str, values: Mapping[str, str]) -> list[str]:
         return list(GROUPS)
     if source == "contexts":
         return _contexts(options)
+    if source == "questions":
+        return _names(options, _list_workloads_and_jobs)
     return _names(options, lambda access: _list(access, source))
 
 
@@ -68,3 +71,24 @@ async def _list(access: "ClusterAccess", source: str) -> list[str]:
     async for page in access.client.pages(resource, namespace, page_size=MOST_NAMES):
         return [one["metadata"]["name"] for one in page.items]
     return []
+
+
+async def _list_workloads_and_jobs(access: "ClusterAccess") -> list[str]:
+    from admitq.plugin.job_objects import find_known_resource
+    from admitq.plugin.rows import owners_of
+    from admitq_api.json_objects import text_at
+
+    names: set[str] = set()
+    async for page in access.client.pages(access.kinds.workloads, access.namespace, page_size=MOST_NAMES):
+        for one in page.items:
+            names.add(one["metadata"]["name"])
+            for owner in owners_of(one):
+                type_ = text_at(owner, ("kind",)).lower()
+                group = text_at(owner, ("apiVersion",)).rpartition("/")[0]
+                known = find_known_resource(type_, "")
+                is_short = known is not None and known.group == group
+                names.add(
+                    f"{type_ if is_short or not group else f'{type_}.{group}'}/{text_at(owner, ('name',))}"
+                )
+        break
+    return sorted(names)

@@ -1,22 +1,21 @@
 """``kubectl admitq``, run as users run it: by kubectl, as a process of its own."""
 
-import asyncio
 import json
-import os
-import re
 
 import pytest
 
 from admitq.runtime.resources import DEPLOYMENTS
 from admitq_api.labels import DEFAULT_GROUP, GROUPS
 from admitq_api.version import VERSION
-from localcluster.folders import REPOSITORY
 from localcluster.installation import Installation
 from tests.controlplane.conftest import Plugin
+from tests.controlplane.documented_commands import (
+    comparable,
+    documented_commands,
+    run_in_shell,
+    with_names,
+)
 from tests.controlplane.stage import Stage
-
-CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-"""A block with commands, each after ``$``, and their output."""
 
 
 async def test_stopped_cluster_queue_drains_and_resumes(stage: Stage, plugin: Plugin) -> None:
@@ -98,52 +97,18 @@ async def test_version_shows_the_plugin_and_the_image_of_the_manager(stage: Stag
     }
 
 
-async def run_in_shell(installation: Installation, command: str) -> str:
-    """Return what a command prints; it may fail."""
-    process = await asyncio.create_subprocess_shell(
-        command,
-        env={**os.environ, **installation.cluster.environment()},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return output.decode()
-
-
-WORKLOAD_NAME = re.compile(r"\b(job-(\w+)-[0-9a-f]{5})\b")
-"""The name of the Workload of a Job, and the name of the Job."""
-DURATION = re.compile(r"\b(?:\d+[smhd])+\b")
-POD_NAME = re.compile(r"\btrain-[a-z0-9]{5}\b")
-SPACES = re.compile(r" +")
-
-
-def comparable(output: str) -> list[str]:
-    """The lines that a command printed, without what differs from run to run.
-
-    These are durations, names of pods, widths of columns, and the order of what happened in one second.
-    """
-    text = POD_NAME.sub("a pod", DURATION.sub("?s", output))
-    return sorted(SPACES.sub(" ", line) for line in text.splitlines())
-
-
 async def test_commands_of_the_guide_print_the_documented_output(
     stage: Stage, plugin: Plugin, admitq_running: Installation
 ) -> None:
     if stage.names.group != DEFAULT_GROUP:
         pytest.skip("the documentation is written for admitq's own group")
-    guide = (REPOSITORY / "docs" / "guides" / "kubectl-plugin.md").read_text()
-    guide = guide.replace("team-a-cq", stage.own("cq")).replace("team-a-flavor", stage.own("f"))
-    guide = re.sub(r"\bteam-a\b", stage.namespace, guide)
-    commands = [part for block in CONSOLE.findall(guide) for part in block.split("$ ")[1:]]
-    assert len(commands) == 29
+    commands = documented_commands("kubectl-plugin.md", stage)
+    assert len(commands) == 30
     workloads: dict[str, str] = {}
     for part in commands:
         if "admitq list" in part and not workloads:
             workloads = await run_documented_jobs(stage)
-        text = part
-        for name, job in WORKLOAD_NAME.findall(part):
-            text = text.replace(name, workloads[job])
-        command, _, expected = text.partition("\n")
+        command, _, expected = with_names(part, workloads).partition("\n")
         shown, documented = comparable(await run_in_shell(admitq_running, command)), comparable(expected)
         if command == "kubectl admitq top":
             # It shows the queues of other tests, too, with columns for their resources.

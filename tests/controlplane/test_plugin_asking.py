@@ -1,0 +1,98 @@
+"""Questions of ``kubectl admitq`` about a running cluster, and about its dump."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from admitq.runtime.kinds import Kinds
+from admitq_api.labels import DEFAULT_GROUP
+from localcluster.installation import Installation
+from tests.controlplane.conftest import Plugin
+from tests.controlplane.documented_commands import (
+    comparable,
+    documented_commands,
+    run_in_shell,
+    with_names,
+)
+from tests.controlplane.stage import Stage
+from tests.controlplane.user_programs import kubectl
+
+FOREIGN = "namespaces,limitranges,runtimeclasses.node.k8s.io"
+
+
+def list_own_kinds(kinds: Kinds) -> list[str]:
+    """Return the kinds of admitq on which decisions depend, as kubectl names them."""
+    return [
+        str(each)
+        for each in (
+            kinds.resource_flavors,
+            kinds.admission_checks,
+            kinds.topologies,
+            kinds.cohorts,
+            kinds.cluster_queues,
+            kinds.local_queues,
+            kinds.workloads,
+        )
+    ]
+
+
+async def waiting_behind_a_running_job(stage: Stage) -> str:
+    """Create a job that runs and one that waits for its quota, and return the Workload that waits."""
+    await stage.active_queues()
+    await stage.job("first", cpu=3)
+    await stage.until_running("first")
+    await stage.job("second", cpu=2)
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "second")
+    return (await stage.workload("second"))["metadata"]["name"]
+
+
+async def test_explanation_of_the_cluster_is_that_of_its_dump(
+    stage: Stage, plugin: Plugin, admitq_running: Installation, tmp_path: Path
+) -> None:
+    name = await waiting_behind_a_running_job(stage)
+    shown = await plugin("explain", "job/second")
+    assert f"Workload {stage.namespace}/{name}: Pending" in shown
+    assert "cpu: requests 2, 1 free of at most 4: 1 missing" in shown
+    assert await plugin("explain", name) == shown
+    assert await plugin("explain", "workload", name) == shown
+    document = json.loads(await plugin("explain", name, "-o", "json"))
+    assert "\n".join([*document["text"], ""]) == shown
+    wanted = ",".join([*list_own_kinds(stage.kinds), FOREIGN])
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(await kubectl(admitq_running.cluster, "get", wanted, "-A", "-o", "yaml"))
+    from_dump = ("job/second", f"--from={dump}", f"--api-group={stage.names.group}")
+    assert await plugin("explain", *from_dump) == shown
+    live, dumped = await plugin("eta", name), await plugin("eta", *from_dump)
+    assert live.splitlines()[0] == dumped.splitlines()[0] == f"Workload {stage.namespace}/{name}"
+    assert all("not before " in each for each in (live, dumped))
+
+
+async def test_missing_workload_is_reported(stage: Stage, plugin: Plugin) -> None:
+    with pytest.raises(AssertionError, match=f"error: workload {stage.namespace}/missing does not exist\n"):
+        await plugin("explain", "missing")
+    with pytest.raises(AssertionError, match="error: no job/missing exists\n"):
+        await plugin("explain", "job/missing")
+
+
+async def test_commands_about_a_waiting_job_print_the_documented_output(
+    stage: Stage, plugin: Plugin, admitq_running: Installation, tmp_path: Path
+) -> None:
+    if stage.names.group != DEFAULT_GROUP:
+        pytest.skip("the documentation is written for admitq's own group")
+    await stage.active_queues()
+    for number in (1, 2, 3):
+        await stage.job(f"train-{number}", seconds=1.0)
+    for number in (1, 2, 3):
+        await stage.until_finished(f"train-{number}")
+    await stage.job("train-4", cpu=3)
+    await stage.until_running("train-4")
+    await stage.job("next", cpu=2)
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
+    workloads = {job: (await stage.workload(job))["metadata"]["name"] for job in ("train-4", "next")}
+    commands = documented_commands("why-is-it-pending.md", stage)
+    assert len(commands) == 4
+    for part in commands:
+        command, _, expected = with_names(part, workloads).partition("\n")
+        shown = await run_in_shell(admitq_running, command, tmp_path)
+        assert comparable(shown) == comparable(expected), command
