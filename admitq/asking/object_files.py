@@ -54,7 +54,7 @@ def read_object_files(paths: Sequence[Path], group: str | None = None) -> ReadFi
     objects: list[JsonObject] = []
     logs: list[StateLog] = []
     changed_at: Instant = 0
-    for path in _list_files(paths):
+    for path in list_files(paths):
         text = _read(path)
         changed_at = max(changed_at, path.stat().st_mtime_ns)
         state = find_state(text, str(path))
@@ -74,7 +74,8 @@ def read_object_files(paths: Sequence[Path], group: str | None = None) -> ReadFi
     return ReadFiles(sorter.sorted_objects(changed_at))
 
 
-def _list_files(paths: Iterable[Path]) -> Iterator[Path]:
+def list_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files, and those of folders with the suffixes of objects or logs, in the order of names."""
     for path in paths:
         if path.is_dir():
             yield from sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())

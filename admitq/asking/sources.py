@@ -1,8 +1,10 @@
 """What a program without a manager asks: a state from stored objects or a log, with estimated run times."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from admitq.asking.decision_settings import DecisionSettings, read_decision_settings
+from admitq.asking.hypotheses import HypothesisOptions, IndexedObjects, read_hypotheses
 from admitq.asking.object_files import ReadFiles
 from admitq.asking.observed_cluster import UnreadableObject, observe_cluster
 from admitq.asking.run_time_estimates import run_time_estimates
@@ -10,6 +12,12 @@ from admitq.asking.stored_objects import SourceError, StoredObjects
 from admitq.core.asking.forecast import EstimateOf
 from admitq.core.model import Instant
 from admitq.core.state import AdmissionState
+from admitq.integrations.custom import load_custom_integrations
+from admitq.manifests.documents import Document, InputError
+from admitq_api.feature_gates import Gate
+
+MANIFESTS: Final = "manifest"
+"""How errors name the file of a manifest among the objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,55 @@ def observe_files(
         settings,
         objects,
         (note,),
+    )
+
+
+def suppose_manifests(cluster: AskedCluster, namespace: str) -> AskedCluster:
+    """Return the cluster as if the manifests among its objects were submitted now.
+
+    Args:
+        cluster: the cluster. Its state changes.
+        namespace: the namespace of manifests that state none.
+
+    Raises:
+        SourceError: a manifest is invalid.
+        ConfigurationError: the configuration has an invalid kind of jobs.
+    """
+    objects = cluster.objects
+    if not objects.manifests:
+        return cluster
+    documents = [Document(MANIFESTS, manifest) for manifest in objects.manifests]
+    try:
+        hypotheses = read_hypotheses(
+            documents,
+            names=objects.names,
+            now=cluster.now,
+            stored=IndexedObjects(objects.observed, objects.others),
+            options=hypothesis_options(cluster.settings, namespace),
+        )
+    except InputError as error:
+        raise SourceError(str(error)) from None
+    for event in hypotheses.events:
+        cluster.state.observe(event, now=cluster.now)
+    workloads = tuple(("workloads", workload) for workload in hypotheses.workloads.values())
+    return replace(cluster, objects=replace(objects, observed=(*objects.observed, *workloads), manifests=()))
+
+
+def hypothesis_options(settings: DecisionSettings, namespace: str) -> HypothesisOptions:
+    """Return how manifests are read with the settings of a manager.
+
+    Args:
+        settings: the settings.
+        namespace: the namespace of manifests that state none.
+
+    Raises:
+        ConfigurationError: the configuration has an invalid kind of jobs.
+    """
+    return HypothesisOptions(
+        settings.how,
+        load_custom_integrations(settings.configuration),
+        partial_admission=settings.gates[Gate.PARTIAL_ADMISSION],
+        namespace=namespace,
     )
 
 

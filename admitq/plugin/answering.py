@@ -15,7 +15,7 @@ from admitq.asking.answers import eta_document, explanation_document
 from admitq.asking.branches import BranchError, branch_of
 from admitq.asking.listed_objects import list_stored_objects
 from admitq.asking.object_files import read_object_files
-from admitq.asking.sources import AskedCluster, observe_files, observe_objects
+from admitq.asking.sources import AskedCluster, observe_files, observe_objects, suppose_manifests
 from admitq.asking.stored_objects import SourceError, StoredObjects
 from admitq.core.model import ObjectKey
 from admitq.plugin.cluster_access import ClusterAccess, call_cluster
@@ -34,7 +34,7 @@ from admitq_api.labels import Names
 SECONDS: Final = 5.0
 """The time for an answer of this process."""
 
-_PATIENCE: Final = 2.0
+PATIENCE: Final = 2.0
 """How many times as long a question may take until it is stopped."""
 
 _UNANSWERED: Final = frozenset({404, 405, 503})
@@ -71,6 +71,7 @@ def ask_about_workload(subresource: str, arguments: Arguments) -> Document:
     target = read_target(arguments.target)
     if arguments.from_:
         cluster = read_cluster_of_files(arguments)
+        cluster = reporting(lambda: suppose_manifests(cluster, arguments.namespace or "default"))
         return _answer(cluster, _find_in_files(cluster, target, arguments.namespace), subresource)
 
     async def read(access: ClusterAccess) -> "Document | _Listed":
@@ -79,7 +80,7 @@ def ask_about_workload(subresource: str, arguments: Arguments) -> Document:
         answer = await ask_server(access, "GET", path, name=key.name)
         return answer or _Listed(await list_stored_objects(access.client, access.names), key)
 
-    listed = _reporting(lambda: call_cluster(ClusterOptions.of(arguments), read, about=WORKLOAD))
+    listed = reporting(lambda: call_cluster(ClusterOptions.of(arguments), read, about=WORKLOAD))
     if isinstance(listed, _Listed):
         return _answer(observe_listed(listed.objects, arguments), listed.key, subresource)
     return listed
@@ -126,7 +127,7 @@ def read_cluster_of_files(arguments: Arguments) -> AskedCluster:
         CommandError: a file cannot be read.
     """
     paths = [Path(path) for path in arguments.from_]
-    files = _reporting(lambda: read_object_files(paths, arguments.api_group))
+    files = reporting(lambda: read_object_files(paths, arguments.api_group))
     return _observed(partial(observe_files, files), arguments)
 
 
@@ -145,7 +146,7 @@ def _observed(observe: Callable[[str | None, str], AskedCluster], arguments: Arg
         text = None if file is None else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--config: {file} cannot be read: {getattr(error, 'strerror', error)}") from error
-    cluster = _reporting(lambda: observe(text, file or "configuration"))
+    cluster = reporting(lambda: observe(text, file or "configuration"))
     warn(cluster.notes)
     return cluster
 
@@ -169,7 +170,7 @@ def _answer(cluster: AskedCluster, key: ObjectKey, subresource: str) -> Document
         "explanation": explanation_document,
         "eta": partial(eta_document, estimate_of=cluster.estimate_of),
     }[subresource]
-    branch = branch_of(cluster.state, deadline_s=SECONDS * _PATIENCE)
+    branch = branch_of(cluster.state, deadline_s=SECONDS * PATIENCE)
     document = reporting_branch_errors(
         lambda: ask(cluster.state, key, now=cluster.now, branch=branch, seconds=SECONDS)
     )
@@ -181,7 +182,12 @@ def _answer(cluster: AskedCluster, key: ObjectKey, subresource: str) -> Document
 Result = TypeVar("Result")
 
 
-def _reporting(read: Callable[[], Result]) -> Result:
+def reporting(read: Callable[[], Result]) -> Result:
+    """Return what a function returns that reads sources.
+
+    Raises:
+        CommandError: a source cannot be read.
+    """
     try:
         return read()
     except SourceError as error:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from admitq.plugin.check import CHECK
 from admitq.plugin.command import Command
 from admitq.plugin.command_line import parse
 from admitq.plugin.create import CREATIONS
@@ -40,6 +41,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     TOP,
     HISTORY,
     *QUESTIONS,
+    CHECK,
     *CREATIONS,
     *STOP_AND_RESUME,
     *WORKLOAD_COMMANDS,

@@ -28,6 +28,13 @@ def documented_commands(guide: str, stage: Stage) -> list[str]:
     return [part for block in CONSOLE.findall(text) for part in block.split("$ ")[1:]]
 
 
+def documented_file(guide: str, name: str) -> str:
+    """Return a file of a guide: the block that begins with a comment with its name."""
+    text = (REPOSITORY / "docs" / "guides" / guide).read_text()
+    (found,) = re.findall(rf"^```yaml\n# {re.escape(name)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return found
+
+
 def with_names(text: str, workloads: Mapping[str, str]) -> str:
     """Return a text with the names of Workloads that exist, by the names of their Jobs."""
     for name, job in WORKLOAD_NAME.findall(text):

@@ -1,10 +1,11 @@
 """``kubectl admitq``, run as users run it: by kubectl, as a process of its own."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from admitq.runtime.resources import DEPLOYMENTS
+from admitq.runtime.resources import DEPLOYMENTS, NAMESPACES
 from admitq_api.labels import DEFAULT_GROUP, GROUPS
 from admitq_api.version import VERSION
 from localcluster.installation import Installation
@@ -12,10 +13,12 @@ from tests.controlplane.conftest import Plugin
 from tests.controlplane.documented_commands import (
     comparable,
     documented_commands,
+    documented_file,
     run_in_shell,
     with_names,
 )
 from tests.controlplane.stage import Stage
+from tests.controlplane.user_programs import kubectl
 
 
 async def test_stopped_cluster_queue_drains_and_resumes(stage: Stage, plugin: Plugin) -> None:
@@ -98,18 +101,29 @@ async def test_version_shows_the_plugin_and_the_image_of_the_manager(stage: Stag
 
 
 async def test_commands_of_the_guide_print_the_documented_output(
-    stage: Stage, plugin: Plugin, admitq_running: Installation
+    stage: Stage, plugin: Plugin, admitq_running: Installation, tmp_path: Path
 ) -> None:
     if stage.names.group != DEFAULT_GROUP:
         pytest.skip("the documentation is written for admitq's own group")
     commands = documented_commands("kubectl-plugin.md", stage)
-    assert len(commands) == 30
+    assert len(commands) == 32
+    (tmp_path / "jobs.yaml").write_text(documented_file("kubectl-plugin.md", "jobs.yaml"))
+    queues = ",".join(
+        map(
+            str,
+            (stage.kinds.resource_flavors, stage.kinds.cluster_queues, stage.kinds.local_queues, NAMESPACES),
+        )
+    )
     workloads: dict[str, str] = {}
     for part in commands:
         if "admitq list" in part and not workloads:
             workloads = await run_documented_jobs(stage)
         command, _, expected = with_names(part, workloads).partition("\n")
-        shown, documented = comparable(await run_in_shell(admitq_running, command)), comparable(expected)
+        if "--from queues.yaml" in command:
+            dump = await kubectl(admitq_running.cluster, "get", queues, "-A", "-o", "yaml")
+            (tmp_path / "queues.yaml").write_text(dump)
+        printed = await run_in_shell(admitq_running, command, tmp_path)
+        shown, documented = comparable(printed), comparable(expected)
         if command == "kubectl admitq top":
             # It shows the queues of other tests, too, with columns for their resources.
             assert {line for line in documented if not line.startswith("NAME ")} <= set(shown)

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from admitq.runtime.kinds import Kinds
+from admitq.runtime.resources import JOBS
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster.installation import Installation
 from tests.controlplane.conftest import Plugin
@@ -96,3 +98,65 @@ async def test_commands_about_a_waiting_job_print_the_documented_output(
         command, _, expected = with_names(part, workloads).partition("\n")
         shown = await run_in_shell(admitq_running, command, tmp_path)
         assert comparable(shown) == comparable(expected), command
+
+
+def job_manifest(
+    stage: Stage, name: str, *, cpu: Any, queue: str | None = "lq", **spec: Any
+) -> dict[str, Any]:
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": cpu}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    labels = {} if queue is None else {stage.names.queue_name: queue}
+    metadata = {"name": name, "labels": labels}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"template": template, **spec},
+    }
+
+
+async def test_checked_jobs_have_the_verdicts_of_the_api_server_and_of_the_core(
+    stage: Stage, plugin: Plugin, tmp_path: Path
+) -> None:
+    await waiting_behind_a_running_job(stage)
+    file = tmp_path / "jobs.json"
+
+    async def check(*objects: dict[str, Any]) -> str:
+        file.write_text("\n---\n".join(map(json.dumps, objects)))
+        return await plugin("check", f"--filename={file}")
+
+    fits = job_manifest(stage, "fits", cpu=1)
+    shown = await check(fits, job_manifest(stage, "unqueued", cpu=1, queue=None))
+    assert shown.splitlines() == [
+        f"Job {stage.namespace}/fits: would be admitted now",
+        f"  Queues: LocalQueue {stage.namespace}/lq, ClusterQueue {stage.own('cq')}",
+        f"  Podset main: 1 pod, cpu of flavor {stage.own('f')}",
+        f"Job {stage.namespace}/unqueued: accepted, and not queued, because it names no queue",
+    ]
+    with pytest.raises(AssertionError, match=f"Job {stage.namespace}/large: would wait\n  Starts: ") as waits:
+        await check(job_manifest(stage, "large", cpu=2))
+    assert "cpu: requests 2, 1 free of at most 4: 1 missing" in str(waits.value)
+    with pytest.raises(AssertionError, match=f"Job {stage.namespace}/huge: would never be admitted\n"):
+        await check(job_manifest(stage, "huge", cpu=9))
+    with pytest.raises(AssertionError, match=f"Job {stage.namespace}/first: refused\n  .*already exists"):
+        await check(job_manifest(stage, "first", cpu=1))
+    refused = job_manifest(stage, "bad", cpu=1)
+    refused["metadata"]["labels"][stage.names.max_exec_time] = "soon"
+    with pytest.raises(
+        AssertionError, match=f"Job {stage.namespace}/bad: refused\n  admission webhook .* denied"
+    ):
+        await check(refused)
+    assert [one["metadata"]["name"] for one in (await stage.client.list(JOBS, stage.namespace))[0]] == [
+        "first",
+        "second",
+    ]
+
+
+async def test_exit_status_of_check_is_the_verdict(
+    stage: Stage, plugin: Plugin, admitq_running: Installation, tmp_path: Path
+) -> None:
+    await waiting_behind_a_running_job(stage)
+    command = f"kubectl admitq check -f job.json -n {stage.namespace} > /dev/null; echo $?"
+    for cpu, status in ((1, 0), (2, 3), (9, 4)):
+        (tmp_path / "job.json").write_text(json.dumps(job_manifest(stage, "new", cpu=cpu)))
+        assert await run_in_shell(admitq_running, command, tmp_path) == f"{status}\n", cpu

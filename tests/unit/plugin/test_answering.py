@@ -65,6 +65,23 @@ def test_question_about_files_is_answered_without_a_cluster(
     assert printed.err == ""
 
 
+def test_job_of_a_manifest_counts_as_submitted(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": 2}}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "new", "labels": {NAMES.queue_name: "lq"}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+    (dump / "job.json").write_text(json.dumps(job))
+    assert run(["explain", "job/new", "--from", str(dump), "-n", "ns"]) == 0
+    shown = capsys.readouterr().out
+    assert "cpu: requests 2, 1 free of at most 4: 1 missing" in shown
+    (dump / "job.json").write_text(json.dumps({**job, "metadata": {"name": "new"}}))
+    assert run(["explain", "job/new", "--from", str(dump), "-n", "ns"]) == 1
+    assert "Job ns/new" in capsys.readouterr().err
+
+
 def test_answer_as_json_has_the_text(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "waiting", "--from", str(dump), "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)

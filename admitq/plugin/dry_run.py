@@ -1,0 +1,89 @@
+"""Dry runs: the API server says whether it accepts objects, and how it would store them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from admitq.integrations.registry import load_integrations
+from admitq.manifests.documents import Document
+from admitq.plugin.checks import Check
+from admitq.plugin.cluster_access import FIELD_MANAGER, ClusterAccess
+from admitq.runtime.discovery import find_resource_of_kind
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+from admitq_api.json_objects import JsonObject, text_at, value_at, with_value
+
+
+async def dry_run(access: ClusterAccess, document: Document) -> Check:
+    """Let the API server validate an object with all webhooks, and return it as it would be stored.
+
+    Raises:
+        ApiError: the API server cannot be reached, or rejects the credentials.
+    """
+    obj = {**document.value}
+    group, _, version = text_at(obj, ("apiVersion",)).rpartition("/")
+    resource = await find_resource_of_kind(access.client, group, version, text_at(obj, ("kind",)))
+    if resource is None:
+        return Check(document, (f"the cluster serves no {obj.get('kind')} of {obj.get('apiVersion')}",))
+    if resource.namespaced and not value_at(obj, ("metadata", "namespace")):
+        obj = with_value(obj, ("metadata", "namespace"), access.namespace)
+    shown = replace(document, value=obj)
+    try:
+        stored = await _try_write(access, resource, obj)
+    except ApiError as error:
+        if error.status in {0, 401}:
+            raise
+        return Check(shown, (error.message,))
+    except ValueError as error:
+        return Check(shown, (str(error),))
+    return Check(replace(document, value={"apiVersion": obj["apiVersion"], "kind": obj["kind"], **stored}))
+
+
+async def _try_write(access: ClusterAccess, resource: Resource, obj: dict[str, Any]) -> JsonObject:
+    try:
+        return await access.client.create(resource, obj, dry_run=True, field_manager=FIELD_MANAGER)
+    except ApiError as error:
+        is_job = any(
+            (kind.group, kind.kind) == (resource.group, resource.kind) for kind in load_integrations()
+        )
+        if not error.is_already_exists or is_job:
+            raise
+        # Queues and other objects of a job may exist already. Then they would be changed.
+        return await access.client.apply(resource, obj, field_manager=FIELD_MANAGER, dry_run=True)
+
+
+async def read_referenced(access: ClusterAccess, checks: Iterable[Check]) -> list[JsonObject]:
+    """Return the objects that determine the pods of the jobs, such as the runtime of a TrainJob.
+
+    Objects that do not exist, or that may not be read, are left out.
+
+    Raises:
+        ApiError: a call failed.
+    """
+    kinds = {kind.gvk: kind for kind in load_integrations()}
+    objects: list[JsonObject] = []
+    for check in checks:
+        obj = check.document.value
+        group, _, version = text_at(obj, ("apiVersion",)).rpartition("/")
+        integration = kinds.get((group, version, text_at(obj, ("kind",))))
+        if integration is None:
+            continue
+        for reference in filter(integration.is_required, integration.templates.list_references(obj)):
+            plural = next(
+                each.plural for each in integration.templates.referenced_kinds if each.kind == reference.kind
+            )
+            resource = Resource(
+                reference.kind.group,
+                reference.kind.version,
+                plural,
+                reference.kind.kind,
+                namespaced=bool(reference.namespace),
+            )
+            try:
+                found = await access.client.get(resource, reference.name, reference.namespace or None)
+            except ApiError as error:
+                if not (error.is_not_found or error.is_forbidden):
+                    raise
+                continue
+            objects.append({"apiVersion": resource.api_version, "kind": resource.kind, **found})
+    return objects
