@@ -37,8 +37,8 @@ SECONDS: Final = 5.0
 PATIENCE: Final = 2.0
 """How many times as long a question may take until it is stopped."""
 
-_UNANSWERED: Final = frozenset({404, 405, 503})
-"""Errors of a visibility API that does not serve a question, or does not answer."""
+_UNANSWERED: Final = frozenset({403, 404, 405, 503})
+"""Errors of a visibility API that does not serve a question, does not answer the user, or is not there."""
 
 _COLORS: Final = (
     (re.compile(r"Waits for:"), YELLOW),
@@ -110,7 +110,8 @@ async def ask_server(
     try:
         return await access.client.request_json(method, path, body=body)
     except ApiError as error:
-        if error.status not in _UNANSWERED or (name and error.concerns(name)):
+        is_object_missing = error.is_not_found and bool(name) and error.concerns(name)
+        if error.status not in _UNANSWERED or is_object_missing:
             raise
         if error.status not in {404, 405}:
             warn([f"the visibility API does not answer: {error.message}"])

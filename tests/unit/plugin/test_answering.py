@@ -161,7 +161,13 @@ async def test_visibility_api_is_asked_if_it_is_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "warning"), [(404, ""), (405, ""), (503, "warning: the visibility API does not")]
+    ("status", "warning"),
+    [
+        (404, ""),
+        (405, ""),
+        (503, "warning: the visibility API does not answer: failed"),
+        (403, "warning: the visibility API does not answer: failed"),
+    ],
 )
 async def test_question_that_is_not_served_has_no_answer(
     capsys: pytest.CaptureFixture[str], status: int, warning: str
@@ -172,8 +178,8 @@ async def test_question_that_is_not_served_has_no_answer(
 
 @pytest.mark.parametrize(
     "error",
-    [ApiError(404, "NotFound", "no", body={"details": {"name": "w"}}), ApiError(403, "Forbidden", "no")],
+    [ApiError(404, "NotFound", "no", body={"details": {"name": "w"}}), ApiError(500, "InternalError", "no")],
 )
-async def test_missing_workload_and_missing_right_are_errors(error: ApiError) -> None:
+async def test_missing_workload_and_failure_are_errors(error: ApiError) -> None:
     with pytest.raises(ApiError):
         await asked(error, NAMES.visibility_group)
