@@ -35,7 +35,7 @@ def look_up(source: str, values: Mapping[str, str]) -> list[str]:
     if source == "contexts":
         return _contexts(options)
     if source == "questions":
-        return _names(options, _list_workloads_and_jobs)
+        return _names(options, list_workloads_and_jobs)
     return _names(options, lambda access: _list(access, source))
 
 
@@ -73,7 +73,8 @@ async def _list(access: "ClusterAccess", source: str) -> list[str]:
     return []
 
 
-async def _list_workloads_and_jobs(access: "ClusterAccess") -> list[str]:
+async def list_workloads_and_jobs(access: "ClusterAccess") -> list[str]:
+    """Return names of Workloads in a namespace, and of their jobs as TYPE[.GROUP]/NAME."""
     from admitq.plugin.job_objects import find_known_resource
     from admitq.plugin.rows import owners_of
     from admitq_api.json_objects import text_at

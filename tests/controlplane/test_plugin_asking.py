@@ -58,6 +58,10 @@ async def test_explanation_of_the_cluster_is_that_of_its_dump(
     assert "cpu: requests 2, 1 free of at most 4: 1 missing" in shown
     assert await plugin("explain", name) == shown
     assert await plugin("explain", "workload", name) == shown
+    completed = await kubectl(
+        admitq_running.cluster, "__complete", "admitq", "explain", f"--namespace={stage.namespace}", ""
+    )
+    assert {"job/first", "job/second", name} <= set(completed.splitlines())
     document = json.loads(await plugin("explain", name, "-o", "json"))
     assert "\n".join([*document["text"], ""]) == shown
     wanted = ",".join([*list_own_kinds(stage.kinds), FOREIGN])

@@ -1,15 +1,19 @@
 """What may come next on a command line."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from admitq.plugin.application import COMMANDS, SUMMARIES, run
+from admitq.plugin.cluster_access import ClusterAccess
 from admitq.plugin.completion import Answer, Candidate, complete, join_assignments
-from admitq.plugin.live_names import look_up
+from admitq.plugin.live_names import MOST_NAMES, list_workloads_and_jobs, look_up
 from admitq.plugin.shells import render_answer
+from admitq.runtime.client import Client, Page
+from admitq_api.labels import DEFAULT_GROUP, names_for
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "clusterqueues": ("cq-a", "cq-b"),
@@ -144,3 +148,38 @@ printf '[%s]' "${{COMPREPLY[@]}}"
 """
     result = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout == "[stop][a b][]"
+
+
+class PagingClient:
+    """Lists Workloads of two Jobs and of a RayJob, in one page."""
+
+    async def pages(self, resource: Any, namespace: str, *, page_size: int) -> AsyncGenerator[Page]:
+        assert (resource.plural, namespace, page_size) == ("workloads", "ns", MOST_NAMES)
+        owners = [
+            ("batch/v1", "Job", "a"),
+            ("batch.example.com/v1", "Job", "b"),
+            ("ray.io/v1", "RayJob", "c"),
+        ]
+        items = [
+            {
+                "metadata": {
+                    "name": f"w-{name}",
+                    "ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": name}],
+                }
+            }
+            for api_version, kind, name in owners
+        ]
+        yield Page(items, "1", first=True)
+
+
+async def test_targets_of_questions_are_workloads_and_their_jobs() -> None:
+    names = names_for(DEFAULT_GROUP)
+    access = ClusterAccess(cast("Client", PagingClient()), names, "ns", frozenset())
+    assert await list_workloads_and_jobs(access) == [
+        "job.batch.example.com/b",
+        "job/a",
+        "rayjob/c",
+        "w-a",
+        "w-b",
+        "w-c",
+    ]
