@@ -5,6 +5,7 @@ from typing import Final
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import SECOND
+from admitq.core.percentiles import percentile
 from admitq.simulator.charts import (
     HEIGHT,
     MAX_LINES,
@@ -20,7 +21,6 @@ from admitq.simulator.charts import (
     time_axis,
     waits_lines,
 )
-from admitq.simulator.report import percentile
 from admitq.simulator.run import Simulation
 
 _PERCENT: Final = 90

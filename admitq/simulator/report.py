@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from math import ceil
 from typing import Any, Final
 
 import orjson
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import SECOND, ClusterQueue, ObjectKey
+from admitq.core.percentiles import percentile
 from admitq.core.refusals import Refusal
 from admitq.simulator.measures import Measures, QueueMeter, WorkloadCounts
 from admitq.simulator.run import Ending, Simulation
@@ -315,11 +315,6 @@ def _work(of: Mapping[str, int]) -> dict[str, float]:
     return {
         resource: _rounded(natural(resource, amount / SECOND), 3) for resource, amount in sorted(of.items())
     }
-
-
-def percentile(ordered: Sequence[int], percent: int) -> int:
-    """Return the smallest value that a percentage of the values does not exceed (nearest rank)."""
-    return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
 
 
 def _waits(of: Iterable[int]) -> Waits:

@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import ceil
 from typing import Final, NamedTuple
 
 from admitq.core.asking.branch import Branch
@@ -36,6 +35,7 @@ from admitq.core.asking.run_times import WHOLE, RunTimeEstimate, RunTimeSource
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
+from admitq.core.percentiles import percentile
 from admitq.core.state import AdmissionState
 
 EstimateOf = Callable[[Workload], RunTimeEstimate]
@@ -261,7 +261,7 @@ def _summarize(question: _Question, results: Mapping[int, _CourseResult]) -> dic
         drawn = sorted(
             (at if bound is None else _NEVER) for number, (at, bound) in complete.items() if _is_drawn(number)
         )
-        p50, p90 = _quantile(drawn, 50), _quantile(drawn, 90)
+        p50, p90 = _percentile(drawn, 50), _percentile(drawn, 90)
         late = reached.get(_LATE)
         if len(drawn) < _MANY_DRAWN:
             p90 = None if p90 is None or late is None or late.bound else max(p90, late.at)
@@ -287,11 +287,11 @@ def _is_drawn(number: int) -> bool:
     return number not in {_EARLY, _LATE}
 
 
-def _quantile(ordered: Sequence[Instant], percent: int) -> Instant | None:
-    """Return a quantile of instants in ascending order; None if it is not known."""
+def _percentile(ordered: Sequence[Instant], percent: int) -> Instant | None:
+    """Return a percentile of instants in ascending order; None if it is not known."""
     if not ordered:
         return None
-    instant = ordered[ceil(len(ordered) * percent / 100) - 1]
+    instant = percentile(ordered, percent)
     return None if instant == _NEVER else instant
 
 

@@ -1,4 +1,4 @@
-"""The arithmetic of the report: series, percentiles, Jain's index, and the bound of the makespan."""
+"""The arithmetic of the report: series, Jain's index, and the bound of the makespan."""
 
 from array import array
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from admitq.simulator.measures import MakespanBound
-from admitq.simulator.report import jain, percentile, report
+from admitq.simulator.report import jain, report
 from admitq.simulator.series import BUCKETS, Grid, Level
 from admitq.simulator.simulated_workload import RemainingWork
 from admitq.simulator.templates import Parallelism
@@ -45,13 +45,6 @@ def test_bucket_means_of_levels_of_one_grid_have_equal_length() -> None:
     late.change(1, 900 * SECOND)
     assert len({len(level.bucket_means(1000 * SECOND)) for level in (early, late, unchanged)}) == 1
     assert sum(unchanged.bucket_means(1000 * SECOND)) == 0
-
-
-@pytest.mark.parametrize(
-    ("percent", "value"), [(1, 10), (10, 10), (50, 50), (51, 60), (90, 90), (99, 100), (100, 100)]
-)
-def test_percentiles_are_by_nearest_rank(percent: int, value: int) -> None:
-    assert percentile([10, 20, 30, 40, 50, 60, 70, 80, 90, 100], percent) == value
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
+from tests.unit.ray_objects import ray_object
 from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeLookups, call_webhook
 
 KINDS = (JOB, JOBSET, POD)
@@ -219,11 +220,6 @@ async def test_user_cannot_add_controller_to_pod_with_suspending_parent() -> Non
     answer = await send_review("validate", "Pod", new, old)
     assert answer.message == REJECTION.format("Pod")
     assert (await send_review("validate", "Pod", new, old, user="job-controller")).allowed
-
-
-def ray_object(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    named = {"name": name, "namespace": "team", "uid": f"uid-{name}", **metadata}
-    return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": named, "spec": spec}
 
 
 @pytest.mark.parametrize(

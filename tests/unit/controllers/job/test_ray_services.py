@@ -24,6 +24,7 @@ from tests.unit.controllers.builders import (
     timestamp,
 )
 from tests.unit.controllers.world import World
+from tests.unit.ray_objects import ray_object
 
 CLUSTERS, SERVICES = resource_of(RAY_CLUSTER), resource_of(RAY_SERVICE)
 OWNER: dict[str, Any] = {
@@ -35,22 +36,6 @@ OWNER: dict[str, Any] = {
 }
 CLUSTER: dict[str, Any] = {"headGroupSpec": {"template": {"spec": TEMPLATE["spec"]}}}
 RELEASE = ["list rayclusters", "list pods", "apply workloads/w/status"]
-
-
-def ray_object(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": RAY_SERVICE.api_version,
-        "kind": kind,
-        "metadata": {
-            "name": name,
-            "namespace": "ns",
-            "uid": f"uid-{name}",
-            "resourceVersion": "1",
-            "creationTimestamp": timestamp(0),
-            **metadata,
-        },
-        "spec": spec,
-    }
 
 
 EVICTED = condition("Evicted", True, "Preempted", "Preempted to accommodate a workload", since=5)
