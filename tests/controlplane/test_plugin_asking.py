@@ -1,6 +1,7 @@
 """Questions of ``kubectl admitq`` about a running cluster, and about its dump."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from tests.controlplane.documented_commands import (
 from tests.controlplane.stage import Stage
 from tests.controlplane.user_programs import kubectl
 
+FINISHED = '"event":"state dump: finished"'
+"""The last line of a state dump in a log."""
 FOREIGN = "namespaces,limitranges,runtimeclasses.node.k8s.io"
 
 
@@ -72,6 +75,23 @@ async def test_explanation_of_the_cluster_is_that_of_its_dump(
     live, dumped = await plugin("eta", name), await plugin("eta", *from_dump)
     assert live.splitlines()[0] == dumped.splitlines()[0] == f"Workload {stage.namespace}/{name}"
     assert all("not before " in each for each in (live, dumped))
+
+
+async def test_explanation_of_the_cluster_is_that_of_the_state_dump_of_its_manager(
+    stage: Stage, plugin: Plugin, admitq_running: Installation
+) -> None:
+    name = await waiting_behind_a_running_job(stage)
+    log = admitq_running.log("manager")
+    finished = log.read_text().count(FINISHED)
+    manager = admitq_running.process("manager")
+    assert manager is not None
+    manager.signal(signal.SIGUSR2)
+
+    async def is_dumped() -> bool:
+        return log.read_text().count(FINISHED) > finished
+
+    await stage.until(is_dumped)
+    assert await plugin("explain", name, f"--from={log}") == await plugin("explain", name)
 
 
 async def test_missing_workload_is_reported(stage: Stage, plugin: Plugin) -> None:
