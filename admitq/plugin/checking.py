@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from admitq.asking.branches import branch_of
 from admitq.asking.hypotheses import Hypotheses, HypothesisOptions, IndexedObjects, read_hypotheses
@@ -14,7 +14,7 @@ from admitq.asking.listed_objects import list_stored_objects
 from admitq.asking.object_files import list_files
 from admitq.asking.run_time_estimates import run_time_estimates
 from admitq.asking.sources import MANIFESTS, AskedCluster, hypothesis_options
-from admitq.asking.stored_objects import StoredObjects
+from admitq.asking.stored_objects import SourceError, StoredObjects
 from admitq.asking.submissions import SubmissionAnswer, submission_answers
 from admitq.core.asking.submission import SubmissionVerdict
 from admitq.core.model import ObjectKey
@@ -26,8 +26,8 @@ from admitq.plugin.answering import (
     SECONDS,
     observe_listed,
     read_cluster_of_files,
-    reporting,
     reporting_branch_errors,
+    warn,
 )
 from admitq.plugin.checks import Check, Checks
 from admitq.plugin.cluster_access import ClusterAccess, call_cluster
@@ -64,16 +64,36 @@ def check_files(arguments: Arguments) -> Checks:
         _ask(checks, cluster, (), namespace)
         return checks
 
-    async def read(access: ClusterAccess) -> tuple[Checks, StoredObjects, Sequence[JsonObject], str]:
-        checks = Checks([await dry_run(access, document) for document in documents])
-        objects = await list_stored_objects(access.client, access.names)
-        return checks, objects, await read_referenced(access, checks.accepted), access.namespace
+    tried = call_cluster(ClusterOptions.of(arguments), partial(_try_in_cluster, documents))
+    if tried.objects is None:
+        if not tried.checks.status:
+            raise CommandError(
+                f"all objects are accepted, but whether jobs would run is unknown: {tried.problem}"
+            )
+        # The API server refuses objects, whatever else can be known.
+        warn([f"whether the other objects would run is unknown: {tried.problem}"])
+        return tried.checks
+    _ask(tried.checks, observe_listed(tried.objects, arguments), tried.referenced, tried.namespace)
+    return tried.checks
 
-    checks, objects, referenced, namespace = reporting(
-        lambda: call_cluster(ClusterOptions.of(arguments), read)
-    )
-    _ask(checks, observe_listed(objects, arguments), referenced, namespace)
-    return checks
+
+class _Tried(NamedTuple):
+    """What the API server says about objects, and the objects of the cluster, or why these are not known."""
+
+    checks: Checks
+    namespace: str
+    objects: StoredObjects | None = None
+    referenced: Sequence[JsonObject] = ()
+    problem: str = ""
+
+
+async def _try_in_cluster(documents: Sequence[Document], access: ClusterAccess) -> _Tried:
+    checks = Checks([await dry_run(access, document) for document in documents])
+    try:
+        objects = await list_stored_objects(access.client, access.names)
+    except SourceError as error:
+        return _Tried(checks, access.namespace, problem=str(error))
+    return _Tried(checks, access.namespace, objects, await read_referenced(access, checks.accepted))
 
 
 def _read_documents(paths: Sequence[str]) -> list[Document]:

@@ -19,6 +19,7 @@ from tests.controlplane.documented_commands import (
     with_names,
 )
 from tests.controlplane.stage import Stage
+from tests.controlplane.tenants import tenant
 from tests.controlplane.user_programs import kubectl
 
 FINISHED = '"event":"state dump: finished"'
@@ -184,3 +185,28 @@ async def test_exit_status_of_check_is_the_verdict(
     for cpu, status in ((1, 0), (2, 3), (9, 4)):
         (tmp_path / "job.json").write_text(json.dumps(job_manifest(stage, "new", cpu=cpu)))
         assert await run_in_shell(admitq_running, command, tmp_path) == f"{status}\n", cpu
+
+
+async def test_user_of_one_namespace_learns_which_objects_are_refused(
+    stage: Stage, plugin: Plugin, admitq_running: Installation, tmp_path: Path
+) -> None:
+    name = await waiting_behind_a_running_job(stage)
+    kubeconfig = json.loads(admitq_running.cluster.kubeconfig.read_bytes())
+    (tmp_path / "jobs.json").write_text(json.dumps(job_manifest(stage, "new", cpu=1)))
+    async with tenant(stage, admitq_running.cluster) as own:
+        kubeconfig["users"][0]["user"]["as"] = f"tenant-{own.namespace}"
+        (tmp_path / "kubeconfig.json").write_text(json.dumps(kubeconfig))
+        options = f"--kubeconfig=kubeconfig.json --namespace={stage.namespace}"
+        check = f"kubectl admitq check -f jobs.json {options}; echo $?"
+        accepted = await run_in_shell(admitq_running, check, tmp_path)
+        assert accepted.startswith("error: all objects are accepted, but whether jobs would run is unknown: ")
+        assert accepted.endswith("or for the visibility API, which needs less.\n1\n")
+        refused = job_manifest(stage, "first", cpu=1)
+        (tmp_path / "jobs.json").write_text(json.dumps(refused))
+        shown = await run_in_shell(admitq_running, check, tmp_path)
+        assert f"Job {stage.namespace}/first: refused\n" in shown
+        assert shown.endswith("\n4\n")
+        explain = f"kubectl admitq explain {name} {options}"
+        assert " of all namespaces cannot be listed: " in await run_in_shell(
+            admitq_running, explain, tmp_path
+        )
