@@ -65,12 +65,14 @@ class Hypotheses(NamedTuple):
         events: the events of the core, in the order in which a state observes them.
         new_workloads: the keys of Workloads that do not exist yet, in the order of the manifests.
         workloads: new and changed Workloads as objects.
+        objects: other new and changed objects that the core observes, each with the plural of its kind.
         ignored: the objects on which no decision depends, each with the reason.
     """
 
     events: tuple[Event, ...]
     new_workloads: tuple[ObjectKey, ...]
     workloads: Mapping[ObjectKey, JsonObject]
+    objects: tuple[tuple[str, JsonObject], ...]
     ignored: tuple[str, ...]
 
 
@@ -237,7 +239,13 @@ class _Reader:
         """
         if self.problems:
             raise InputError(self.problems)
-        return Hypotheses(tuple(self.events), tuple(self.new), self.workloads, tuple(self.ignored))
+        objects = tuple(
+            (plural, self.manifests.as_stored(name, document.value))
+            for kind, (plural, _) in OBSERVED.items()
+            for name, document in self.manifests.of_kind(kind)
+        )
+        events, new, ignored = tuple(self.events), tuple(self.new), tuple(self.ignored)
+        return Hypotheses(events, new, self.workloads, objects, ignored)
 
     def _identify(self, document: Document) -> ObjectId | None:
         kind = value_at(document.value, ("kind",))

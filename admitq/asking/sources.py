@@ -14,6 +14,7 @@ from admitq.core.model import Instant
 from admitq.core.state import AdmissionState
 from admitq.integrations.custom import load_custom_integrations
 from admitq.manifests.documents import Document, InputError
+from admitq.translate.metadata import key_of
 from admitq_api.feature_gates import Gate
 
 MANIFESTS: Final = "manifest"
@@ -116,8 +117,16 @@ def suppose_manifests(cluster: AskedCluster, namespace: str) -> AskedCluster:
         raise SourceError(str(error)) from None
     for event in hypotheses.events:
         cluster.state.observe(event, now=cluster.now)
-    workloads = tuple(("workloads", workload) for workload in hypotheses.workloads.values())
-    return replace(cluster, objects=replace(objects, observed=(*objects.observed, *workloads), manifests=()))
+    changed = {(plural, key_of(obj)): obj for plural, obj in hypotheses.objects}
+    changed |= {("workloads", key): obj for key, obj in hypotheses.workloads.items()}
+    kept = (each for each in objects.observed if (each[0], key_of(each[1])) not in changed)
+    supposed = replace(
+        objects,
+        observed=(*kept, *((plural, obj) for (plural, _), obj in changed.items())),
+        others=(*objects.others, *objects.manifests),
+        manifests=(),
+    )
+    return replace(cluster, objects=supposed)
 
 
 def hypothesis_options(settings: DecisionSettings, namespace: str) -> HypothesisOptions:

@@ -6,7 +6,7 @@ from stored objects, and asks it. Imported only by commands that ask.
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -91,7 +91,13 @@ def _workloads(names: Names) -> Resource:
 
 
 async def ask_server(
-    access: ClusterAccess, method: str, path: str, *, name: str = "", body: Any = None
+    access: ClusterAccess,
+    method: str,
+    path: str,
+    *,
+    name: str = "",
+    body: Any = None,
+    raised: Collection[int] = (),
 ) -> Document | None:
     """Return the answer of the visibility API; None if the cluster does not serve the question.
 
@@ -101,6 +107,7 @@ async def ask_server(
         path: the path of the subresource.
         name: the name of the object in question.
         body: the body of a POST.
+        raised: HTTP statuses of errors that the caller handles.
 
     Raises:
         ApiError: the call failed, for example because the object does not exist.
@@ -111,7 +118,7 @@ async def ask_server(
         return await access.client.request_json(method, path, body=body)
     except ApiError as error:
         is_object_missing = error.is_not_found and bool(name) and error.concerns(name)
-        if error.status not in _UNANSWERED or is_object_missing:
+        if error.status not in _UNANSWERED or error.status in raised or is_object_missing:
             raise
         if error.status not in {404, 405}:
             warn([f"the visibility API does not answer: {error.message}"])

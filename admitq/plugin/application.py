@@ -20,6 +20,7 @@ from admitq.plugin.shells import COMPLETION
 from admitq.plugin.stop_resume import STOP_AND_RESUME
 from admitq.plugin.top import TOP
 from admitq.plugin.version import VERSIONS
+from admitq.plugin.whatif import WHAT_IF
 from admitq.plugin.workload_commands import WORKLOAD_COMMANDS
 
 DESCRIPTION: Final = "Queues and workloads of admitq."
@@ -42,6 +43,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     HISTORY,
     *QUESTIONS,
     CHECK,
+    WHAT_IF,
     *CREATIONS,
     *STOP_AND_RESUME,
     *WORKLOAD_COMMANDS,

@@ -1,0 +1,99 @@
+"""``kubectl admitq whatif`` about a running cluster: its answers come true, and it writes nothing."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admitq.runtime.resources import JOBS
+from admitq_api.labels import DEFAULT_GROUP
+from localcluster.folders import REPOSITORY
+from localcluster.installation import Installation
+from tests.controlplane.conftest import Plugin
+from tests.controlplane.documented_commands import (
+    WORKLOAD_NAME,
+    comparable,
+    documented_commands,
+    run_in_shell,
+    with_names,
+)
+from tests.controlplane.stage import Stage
+
+GUIDE = "what-if.md"
+
+
+async def one_runs_and_one_waits(stage: Stage) -> dict[str, str]:
+    """Run jobs, so that run times are known; then let one run and one wait. Return the names of Workloads."""
+    await stage.active_queues()
+    for number in (1, 2, 3):
+        await stage.job(f"train-{number}", seconds=1.0)
+    for number in (1, 2, 3):
+        await stage.until_finished(f"train-{number}")
+    await stage.job("train-4", cpu=3)
+    await stage.until_running("train-4")
+    await stage.job("next", cpu=2)
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
+    return {job: (await stage.workload(job))["metadata"]["name"] for job in ("train-4", "next")}
+
+
+def without_starts(output: str) -> list[str]:
+    """Return what a command printed, without when workloads start: this depends on other stories."""
+    return comparable(
+        re.sub(r"^(  workload \S+): .*(\bnow|\bnot before .*)$", r"\1: starts", output, flags=re.MULTILINE)
+    )
+
+
+async def versions(stage: Stage) -> list[Any]:
+    """Return the versions of the jobs and queues of a story."""
+    found, _ = await stage.client.list(JOBS, stage.namespace)
+    queues = [
+        await stage.client.get(stage.kinds.cluster_queues, stage.own("cq"), None),
+        await stage.client.get(stage.kinds.local_queues, "lq", stage.namespace),
+    ]
+    return [
+        (one["metadata"]["name"], one["metadata"]["generation"], one["spec"]) for one in [*found, *queues]
+    ]
+
+
+async def test_answers_come_true_and_nothing_is_written(stage: Stage, plugin: Plugin) -> None:
+    names = await one_runs_and_one_waits(stage)
+    waiting = f"workload {stage.namespace}/{names['next']}"
+    before = await versions(stage)
+    quota = f"{stage.own('cq')}:{stage.own('f')}:cpu=5"
+    shown = await plugin("whatif", "--quota", quota)
+    assert f"Admitted:\n  {waiting} in ClusterQueue {stage.own('cq')}, 1 pod" in shown
+    answer = json.loads(await plugin("whatif", "--delete", "job/train-4", "-o", "json"))
+    (admitted,) = answer["admitted"]
+    assert admitted["workload"] == {"namespace": stage.namespace, "name": names["next"]}
+    assert await versions(stage) == before
+    await stage.client.delete(JOBS, "train-4", stage.namespace, propagation="Background")
+    await stage.until_running("next")
+
+
+async def test_invalid_change_is_reported(stage: Stage, plugin: Plugin) -> None:
+    await stage.active_queues()
+    with pytest.raises(AssertionError, match="error: ClusterQueue missing-cq does not exist"):
+        await plugin("whatif", "--stop", "cq/missing-cq")
+    with pytest.raises(AssertionError, match=f"there is no Job {stage.namespace}/missing with a Workload"):
+        await plugin("whatif", "--delete", "job/missing")
+
+
+async def test_commands_of_the_guide_print_the_documented_output(
+    stage: Stage, plugin: Plugin, admitq_running: Installation, tmp_path: Path
+) -> None:
+    if stage.names.group != DEFAULT_GROUP:
+        pytest.skip("the documentation is written for admitq's own group")
+    names = await one_runs_and_one_waits(stage)
+    text = (REPOSITORY / "docs" / "guides" / GUIDE).read_text()
+    (manifest,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "small.yaml").write_text(manifest)
+    # The Workload of a job that does not exist has a name that never changes.
+    names |= {job: name for name, job in WORKLOAD_NAME.findall(text) if job == "small"}
+    commands = documented_commands(GUIDE, stage)
+    assert len(commands) == 4
+    for part in commands:
+        command, _, expected = with_names(part, names).partition("\n")
+        shown = await run_in_shell(admitq_running, command, tmp_path)
+        assert without_starts(shown) == without_starts(expected), command
