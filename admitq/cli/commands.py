@@ -271,6 +271,37 @@ def simulate(
         ),
     ] = None,
     plots: PlotsOption = None,
+    from_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--from-cluster",
+            help="Begin with the queues and workloads of the running cluster, which is only read. "
+            "FILE is then optional: a Scenario, or manifests that replace those of the cluster.",
+        ),
+    ] = False,
+    stored: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            help="Begin with stored objects in a file or folder, as kubectl get -o yaml prints them. "
+            "It can be repeated.",
+            metavar="PATH",
+        ),
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Kubeconfig file for --from-cluster.", metavar="FILE")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option("--context", help="Context of the kubeconfig.", metavar="NAME")
+    ] = None,
+    run_time: Annotated[
+        str,
+        typer.Option(
+            "--run-time",
+            help="Remaining run time of workloads of the cluster without an estimate.",
+            metavar="DURATION",
+        ),
+    ] = "1h",
 ) -> None:
     """Simulate queues on a virtual clock and report waits, use, borrowing and preemptions.
 
@@ -284,9 +315,27 @@ def simulate(
     if list_scenarios:
         print_scenarios(chosen)
         return
-    if not files:
+    source = None
+    if from_cluster or stored:
+        from admitq.cli.present_cluster import ClusterSource
+
+        if from_cluster and stored:
+            raise typer.BadParameter("give --from-cluster or --from, not both", param_hint="--from")
+        source = ClusterSource(tuple(stored or ()), kubeconfig, context)
+    elif not files:
         raise typer.BadParameter("give a file or a shipped scenario, or --list", param_hint="FILE…")
-    raise typer.Exit(run(files, output=chosen, until=until, seed=seed, timeline=timeline, plots=plots))
+    raise typer.Exit(
+        run(
+            files or [],
+            output=chosen,
+            until=until,
+            seed=seed,
+            timeline=timeline,
+            plots=plots,
+            source=source,
+            run_time=run_time,
+        )
+    )
 
 
 @application.command("simulate compare")

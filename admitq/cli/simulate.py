@@ -33,7 +33,9 @@ from admitq.simulator.schema import nanoseconds
 from admitq.simulator.timeline import Timeline, TimelineType, timeline_type
 
 if TYPE_CHECKING:
+    from admitq.cli.present_cluster import ClusterSource
     from admitq.simulator.comparison import Comparison
+    from admitq.simulator.present import PresentCluster
 
 
 class ExitCode(IntEnum):
@@ -54,6 +56,8 @@ def simulate(
     seed: int | None = None,
     timeline: Path | None = None,
     plots: Path | None = None,
+    source: "ClusterSource | None" = None,
+    run_time: str = "1h",
 ) -> ExitCode:
     """Run the command.
 
@@ -64,6 +68,8 @@ def simulate(
         seed: the random seed, instead of the scenario's.
         timeline: the file for the timeline, in the format that its suffix names.
         plots: the folder for plots.
+        source: the cluster with which the simulation begins; None begins without workloads.
+        run_time: the remaining run time of its workloads about which nothing is known, as a duration.
     """
     reduce_collections()
     try:
@@ -72,7 +78,9 @@ def simulate(
         recorder_type = None if timeline is None else _timeline_type(timeline)
         if plots is not None:
             _require_plots()
-        plan = read([_find_file(name) for name in files], seed=seed, until=end)
+        unknown = _parse_duration("--run-time", run_time)
+        paths = [_find_file(name) for name in files]
+        plan = read(paths, seed=seed, until=end, present=_read_present(source, unknown))
         with ExitStack() as stack:
             if plots is not None:
                 _create_folder(plots)
@@ -190,11 +198,27 @@ def _find_file(name: str) -> Path:
     raise InputError([Problem(Place(name), "", f"no such file and no such shipped scenario: {remedy}")])
 
 
+def _read_present(source: "ClusterSource | None", unknown: int) -> "PresentCluster | None":
+    """Return the cluster with which the simulation begins, and print what is assumed about it."""
+    if source is None:
+        return None
+    from admitq.cli.present_cluster import read_cluster
+
+    present = read_cluster(source, unknown)
+    for note in present.notes:
+        typer.echo(f"warning: {note}", err=True)
+    return present
+
+
 def _parse_until(text: str) -> int:
+    return _parse_duration("--until", text)
+
+
+def _parse_duration(option: str, text: str) -> int:
     try:
         return nanoseconds(text)
     except ValueError as error:
-        raise _option_error("--until", str(error)) from None
+        raise _option_error(option, str(error)) from None
 
 
 def _timeline_type(path: Path) -> TimelineType:

@@ -6,10 +6,12 @@ from typing import Any
 
 from admitq.core.model import SECOND, Instant
 from admitq.simulator.schema import Nanoseconds
-from admitq.simulator.simulated_workload import START
 
 Action = Callable[[Any, int], None]
 """A function of a subject and of the epoch for which it was scheduled."""
+
+START: Instant = 946_684_800 * 1_000_000_000
+"""The instant of the start of every run: 2000-01-01T00:00:00Z, a whole second like timestamps of objects."""
 
 
 class VirtualClock:

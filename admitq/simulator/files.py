@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, cast
@@ -82,6 +82,28 @@ def read_files(paths: Sequence[Path], changed: Sequence[Path] = ()) -> Files:
     files.names = _manifest_names(files)
     for path in changed:
         _sort_in_changed(files, read_file(path, str(path)))
+    return files
+
+
+def read_files_beside(cluster: Files, paths: Sequence[Path]) -> Files:
+    """Read the given files for a run that begins with the objects of a cluster.
+
+    Args:
+        cluster: the objects and the configuration of the cluster, with the scenario of a run without files.
+        paths: files. At most one contains a scenario. Their objects replace those of the same name.
+
+    Raises:
+        InputError: a file is invalid; the problems have file, line and field.
+    """
+    if any(has_scenario(path) for path in paths):
+        files = read_files(paths)
+        files.changed = files.manifests
+    else:
+        files = replace(cluster)
+        for path in paths:
+            _sort_in_changed(files, read_file(path, str(path)))
+    files.names, files.manifests = cluster.names, cluster.manifests
+    files.configuration = files.configuration or cluster.configuration
     return files
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 
 from admitq.core.events import Event
-from admitq.core.model import ObjectKey
+from admitq.core.model import ObjectKey, Workload
 from admitq.core.settings import CoreSettings
 from admitq.integrations.base import Integration
 from admitq.manifests.documents import Document, FieldPath, InputError, Place, Problem, field_name, field_path
@@ -18,7 +18,8 @@ from admitq.manifests.jobs import JobTranslation
 from admitq.manifests.objects import Manifests, ObjectId
 from admitq.simulator import arrivals
 from admitq.simulator.distributions import Draw, create_random_stream, create_sampler
-from admitq.simulator.files import Files, read_files
+from admitq.simulator.files import Files, read_files, read_files_beside
+from admitq.simulator.present import RUNNING, WAITING, PresentCluster, PresentWorkload
 from admitq.simulator.schema import (
     Evictions,
     Kill,
@@ -37,11 +38,15 @@ from admitq_api.labels import Names
 
 
 class Submission(NamedTuple):
-    """A workload that arrives: its time, its template, and the number of pods with each run time."""
+    """A workload that arrives: its time, its template, and the number of pods with each run time.
+
+    A ``present`` workload existed before the run. It keeps its name, and may hold quota already.
+    """
 
     at: Nanoseconds
     template: Template
     work: tuple[tuple[Nanoseconds, int], ...]
+    present: Workload | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +106,7 @@ def read(
     changed: Sequence[Path] = (),
     seed: int | None = None,
     until: Nanoseconds | None = None,
+    present: PresentCluster | None = None,
 ) -> SimulationPlan:
     """Return the plan of a run from files.
 
@@ -109,11 +115,13 @@ def read(
         changed: YAML files without a scenario. Their objects replace those of the same name.
         seed: the random seed, instead of the seed of the scenario.
         until: the end of the run, instead of the end in the scenario.
+        present: the cluster with which the run begins. Objects of the files replace its objects of the same
+            name, and no file need contain a scenario.
 
     Raises:
         InputError: a file is invalid; the problems have file, line and field.
     """
-    files = read_files(paths, changed)
+    files = read_files(paths, changed) if present is None else read_files_beside(present.files, paths)
     scenario = files.scenario
     chosen = seed if seed is not None else scenario.seed
     # This random seed is the only input that is not in the files. The report contains it, so that the run can
@@ -127,7 +135,7 @@ def read(
         manifests.apply(document)
     start = manifests.observed()
     reader = _Reader(files, manifests, settings, how, drawn)
-    sources = reader.sources()
+    sources = reader.sources(() if present is None else present.workloads)
     return SimulationPlan(
         name=files.name,
         description=scenario.description,
@@ -216,9 +224,9 @@ class _Reader:
     def _spec(self) -> Document:
         return self.files.document
 
-    def sources(self) -> list[WorkloadSource]:
-        """Return the sources of classes for each of their queues, of traces, and of manifests."""
-        sources: list[WorkloadSource] = []
+    def sources(self, present: Sequence[PresentWorkload] = ()) -> list[WorkloadSource]:
+        """Return the sources of present workloads, classes with their queues, traces, and manifests."""
+        sources = self._present(present)
         referred: set[ObjectId] = set()
         for index, workload_class in enumerate(self._scenario.workloads):
             if workload_class.template is not None:
@@ -234,6 +242,29 @@ class _Reader:
                 ("workloads",), "no workload is ever submitted: add a class, a trace or a Job"
             )
         return sources
+
+    def _present(self, workloads: Sequence[PresentWorkload]) -> list[WorkloadSource]:
+        """Return the workloads that exist at the start as two classes: those with quota come first."""
+        classes: dict[str, list[Submission]] = {RUNNING: [], WAITING: []}
+        for each in workloads:
+            workload = each.workload
+            chance = create_random_stream(self.seed, str(workload.key), "run times")
+            template = Template(workload, self.files.names)
+            work = ((each.draw_run_time(chance), template.pods),)
+            name = WAITING if workload.admission is None else RUNNING
+            classes[name].append(Submission(0, template, work, workload))
+        return [
+            self._source(
+                name,
+                name,
+                iter(submissions),
+                len(submissions),
+                WorkloadClass.model_construct(pods_ready_after=None, evictions=None),
+                create_random_stream(self.seed, name, "course"),
+            )
+            for name, submissions in classes.items()
+            if submissions
+        ]
 
     def changes(self) -> list[tuple[Nanoseconds, Event]]:
         """Return the events of the changes, in the order of time. Each includes all earlier changes."""

@@ -11,11 +11,10 @@ from admitq.core.asking.execution import run_due_cycles
 from admitq.core.events import Event
 from admitq.core.instructions import Instruction, Preempt, ReserveQuota
 from admitq.core.state import AdmissionState
-from admitq.simulator.clock import VirtualClock
+from admitq.simulator.clock import START, VirtualClock
 from admitq.simulator.measures import Measures
 from admitq.simulator.plan import SimulationPlan
 from admitq.simulator.schema import Nanoseconds
-from admitq.simulator.simulated_workload import START
 from admitq.simulator.timeline import Timeline
 from admitq.simulator.workloads import SimulatedWorkloads
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from admitq.core.ledger import Usage
-from admitq.core.model import Instant, ObjectKey, Workload
+from admitq.core.model import ObjectKey, Workload
 from admitq.simulator.plan import WorkloadSource
 from admitq.simulator.schema import Nanoseconds
 from admitq.simulator.templates import Parallelism, Template
@@ -135,7 +135,3 @@ class SimulatedWorkload:
                 per = assignment.count if self.template.has_pods and assignment.count else 1
                 total[resource] = total.get(resource, 0.0) + amount / per
         return list(total.items())
-
-
-START: Instant = 946_684_800 * 1_000_000_000
-"""The instant of the start of every run: 2000-01-01T00:00:00Z, a whole second like timestamps of objects."""

@@ -67,13 +67,14 @@ class SimulatedWorkloads:
         source, submission = subject
         self.submitted += 1
         number = self._numbers[source.prefix] = self._numbers.get(source.prefix, 0) + 1
-        template = submission.template
-        workload = revise_workload(
-            template.workload,
-            key=ObjectKey(template.workload.key.namespace, f"{source.prefix}-{number}"),
-            uid=f"{self.submitted:012d}",
-            queued_at=self._clock.whole_second,
-        )
+        template, workload = submission.template, submission.present
+        if workload is None:
+            workload = revise_workload(
+                template.workload,
+                key=ObjectKey(template.workload.key.namespace, f"{source.prefix}-{number}"),
+                uid=f"{self.submitted:012d}",
+                queued_at=self._clock.whole_second,
+            )
         simulated = SimulatedWorkload(
             source, template, workload, self._clock.now, RemainingWork([*submission.work])
         )
@@ -81,7 +82,29 @@ class SimulatedWorkloads:
         self._measures.submitted(simulated, self._clock.now)
         self._record(TimelineEvent.SUBMITTED, simulated)
         self._observe(WorkloadChanged(workload))
+        if workload.admission is not None:
+            self._continue(simulated)
         self.expect(source)
+
+    def _continue(self, simulated: SimulatedWorkload) -> None:
+        """Continue a workload that holds quota already."""
+        workload = simulated.workload
+        assignments = () if workload.admission is None else workload.admission.pod_set_assignments
+        simulated.count = sum(assignment.count for assignment in assignments)
+        self._measures.stopped_waiting(simulated, self._clock.now)
+        self._hold(simulated)
+        if workload.evicted:
+            delay = simulated.source.termination(simulated.source.chance)
+            self._clock.schedule(self._clock.now + delay, self._stop_present, simulated, simulated.epoch)
+        elif workload.admitted:
+            simulated.admitted_at = self._clock.now  # Its wait was over before the run.
+            self._create_pods(simulated, 0)
+        else:
+            self._expect_checks(simulated)
+
+    def _stop_present(self, simulated: SimulatedWorkload, epoch: int) -> None:
+        if simulated.epoch == epoch:
+            self._requeue(simulated, simulated.workload.queued_at)
 
     def reserve(self, instruction: ReserveQuota) -> None:
         """Reserve quota for a workload, and admit it or schedule the end of its admission checks."""
@@ -104,12 +127,16 @@ class SimulatedWorkloads:
         if instruction.admit:
             self._create_pods(simulated, delay)
         else:
-            self._clock.schedule(
-                self._clock.now + self._plan.checks(simulated.source.chance),
-                self._admit_after_checks,
-                simulated,
-                simulated.epoch,
-            )
+            self._expect_checks(simulated)
+
+    def _expect_checks(self, simulated: SimulatedWorkload) -> None:
+        """Schedule the end of the admission checks of a workload."""
+        self._clock.schedule(
+            self._clock.now + self._plan.checks(simulated.source.chance),
+            self._admit_after_checks,
+            simulated,
+            simulated.epoch,
+        )
 
     def _admit_after_checks(self, simulated: SimulatedWorkload, epoch: int) -> None:
         """Set all admission checks ready, and admit the workload."""

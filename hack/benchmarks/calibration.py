@@ -25,10 +25,11 @@ from admitq.asking.patience import percent_used
 from admitq.core.asking.forecast import Forecast, ForecastBounds, forecast
 from admitq.core.asking.run_times import Run, RunTimeHistory
 from admitq.core.model import SECOND, Instant, ObjectKey
+from admitq.simulator.clock import START
 from admitq.simulator.plan import SimulationPlan, read
 from admitq.simulator.run import Simulation
 from admitq.simulator.shipped import shipped_scenarios
-from admitq.simulator.simulated_workload import START, SimulatedWorkload
+from admitq.simulator.simulated_workload import SimulatedWorkload
 from admitq.simulator.timeline import TimelineEvent
 from benchmarks.core_simulations import write_trace
 from localcluster.cluster import to_stderr
