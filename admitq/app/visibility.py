@@ -1,6 +1,6 @@
 """The visibility API of a process: watches, a core that only observes, and the HTTPS server.
 
-It writes its certificates and reviews of callers, and nothing else.
+It writes its certificates and reviews of callers, and nothing else. Questions run in child processes.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from admitq.app.front_proxy import FrontProxyFollower
 from admitq.app.settings import ProcessSettings
 from admitq.app.shadow import refuse_writes
 from admitq.app.state_dump import StateDumper
+from admitq.app.visibility_questions import VisibilityQuestions
 from admitq.core.events import CyclesRequested
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
@@ -129,6 +130,11 @@ class VisibilityPart:
             Watcher(self._reader, store.resource, store, observe=self._on_watch, errors=metrics.errors)
             for store in self._stores.values()
         ]
+        self._questions = VisibilityQuestions(
+            settings, self._state, self._stores.values(), self._reader, metrics, self._on_watch
+        )
+        self._stores[self._kinds.workloads].subscribe(self._questions.observe_workload)
+        self._watchers += self._questions.watchers
         self._dumping = StateDumper(
             self._state, lambda: {str(resource): len(store) for resource, store in self._stores.items()}
         )
@@ -164,7 +170,7 @@ class VisibilityPart:
         }
         handler = VisibilityHandler(
             names=names,
-            routes=list_pending_workloads(lists, names.visibility_group),
+            routes=(*list_pending_workloads(lists, names.visibility_group), *self._questions.routes()),
             front_proxy=users,
             tokens=TokenAuthenticator(reviews),
             access=AccessReviews(reviews),
@@ -191,7 +197,7 @@ class VisibilityPart:
             TimeoutError: no more objects came to stores that are not complete.
         """
         await self._open.enter_async_context(self._reader)
-        for watcher in self._watchers:
+        for watcher in (*self._watchers, *self._questions.optional_watchers):
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         tasks.create_task(self._certificates.run(), name="certificates")
         tasks.create_task(self._front_proxy.run(), name="front proxy")
@@ -201,6 +207,7 @@ class VisibilityPart:
         await wait_until_synced(self._watchers, patience)
         self._is_synced = True
         tasks.create_task(self._run(), name="visibility")
+        tasks.create_task(self._questions.load(), name="load manifests")
 
     async def stop(self) -> None:
         """Answer the requests that were sent, and close the port."""

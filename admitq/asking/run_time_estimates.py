@@ -1,7 +1,7 @@
 """Estimates of run times from stored Workloads."""
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from admitq.asking.run_records import RunTimeFacts, read_run, read_run_time_facts, read_training_estimate
 from admitq.core.asking.forecast import EstimateOf
@@ -14,6 +14,105 @@ from admitq_api.json_objects import JsonObject, text_at, value_at
 
 _TRAIN_JOB: Final = "TrainJob"
 
+_MOST_RUNS: Final = 10_000
+"""The number of the latest runs that are kept, also of Workloads that were deleted."""
+
+
+class _FinishedRun(NamedTuple):
+    """A run, and the time of its end as in the API."""
+
+    ended: str
+    run: Run
+
+
+class _UnfinishedRun(NamedTuple):
+    """What is known of a Workload that has not ended: its facts, its owner, and since when it runs where."""
+
+    facts: RunTimeFacts
+    owner_uid: str
+    began: Instant | None
+    cluster_queue: str
+
+
+class RunTimeRecords:
+    """The run times of the Workloads that a process observes, and the estimates that TrainJobs report."""
+
+    def __init__(self) -> None:
+        self._finished: dict[str, _FinishedRun] = {}
+        """By the uid of the Workload."""
+        self._unfinished: dict[ObjectKey, _UnfinishedRun] = {}
+        self._train_jobs: dict[str, JsonObject] = {}
+        """TrainJobs that report an estimate, by uid."""
+
+    def observe_workload(self, workload: JsonObject) -> None:
+        """Observe a Workload that was created or changed. One that cannot be read does not count."""
+        key, uid = key_of(workload), text_at(workload, ("metadata", "uid"))
+        try:
+            run, facts = read_run(workload), read_run_time_facts(workload)
+        except READ_ERRORS:
+            self.forget_workload(key)
+            return
+        if run is None:
+            self._unfinished[key] = _read_unfinished(workload, facts)
+            return
+        self.forget_workload(key)
+        self._finished[uid or str(key)] = _FinishedRun(_time_of_end(workload), run)
+        if len(self._finished) > _MOST_RUNS:
+            del self._finished[next(iter(self._finished))]
+
+    def forget_workload(self, key: ObjectKey) -> None:
+        """Forget a Workload that was deleted. Its run stays if it has finished."""
+        self._unfinished.pop(key, None)
+
+    def observe_train_job(self, job: JsonObject) -> None:
+        """Observe a TrainJob that was created or changed."""
+        uid = text_at(job, ("metadata", "uid"))
+        if value_at(job, ("status", "trainerStatus")) is None:
+            self._train_jobs.pop(uid, None)
+        else:
+            self._train_jobs[uid] = job
+
+    def forget_train_job(self, job: JsonObject) -> None:
+        """Forget a TrainJob that was deleted."""
+        self._train_jobs.pop(text_at(job, ("metadata", "uid")), None)
+
+    def estimates(self, cluster_queue_of: Callable[[ObjectKey], str], now: Instant) -> EstimateOf:
+        """Return a function that estimates the run times of workloads.
+
+        Finished Workloads are the history. Running ones count as runs that have not ended, because short
+        runs would prevail otherwise. While no Workload has ended by itself, there is no history: running ones
+        alone would look as if they ended at once. Workloads that were not observed have the estimate of
+        their queue.
+
+        Args:
+            cluster_queue_of: returns the ClusterQueue of a LocalQueue; empty if there is none.
+            now: the present instant, in nanoseconds since the Unix epoch.
+        """
+        finished = sorted(self._finished.values(), key=lambda each: each.ended)
+        runs = [each.run for each in finished]
+        if any(not run.is_censored for run in runs):
+            runs += self._running(now)
+        history = RunTimeHistory(runs)
+
+        def estimate_of(workload: Workload) -> RunTimeEstimate:
+            known = self._unfinished.get(workload.key)
+            if workload.admission is not None:
+                queue = workload.admission.cluster_queue
+            else:
+                queue = cluster_queue_of(ObjectKey(workload.key.namespace, workload.queue_name))
+            if known is None:
+                return history.estimate("", queue)
+            job = self._train_jobs.get(known.owner_uid)
+            remaining = None if job is None else read_training_estimate(job, now)
+            return history.estimate(known.facts.group, queue, limit=known.facts.limit, remaining=remaining)
+
+        return estimate_of
+
+    def _running(self, now: Instant) -> Iterator[Run]:
+        for each in self._unfinished.values():
+            if each.began is not None and each.began <= now:
+                yield Run(each.facts.group, each.cluster_queue, now - each.began, is_censored=True)
+
 
 def run_time_estimates(
     workloads: Iterable[JsonObject],
@@ -24,63 +123,20 @@ def run_time_estimates(
 ) -> EstimateOf:
     """Return a function that estimates the run times of workloads.
 
-    Finished Workloads are the history. Running ones count as runs that have not ended, because short runs
-    would prevail otherwise. Workloads that are not among the given ones have the estimate of their queue.
-
     Args:
         workloads: the stored Workloads. Those that cannot be read do not count.
         local_queues: the stored LocalQueues.
         now: the present instant, in nanoseconds since the Unix epoch.
         jobs: other stored objects. The estimates that TrainJobs among them report count.
     """
-    stored = list(workloads)
+    records = RunTimeRecords()
+    for workload in workloads:
+        records.observe_workload(workload)
+    for job in jobs:
+        if job.get("kind") == _TRAIN_JOB:
+            records.observe_train_job(job)
     queues = {key_of(each): text_at(each, ("spec", "clusterQueue")) for each in local_queues}
-    facts = {key_of(each): known for each in stored if (known := _facts_of(each)) is not None}
-    remaining = _reported_times(stored, jobs, now)
-    history = RunTimeHistory([*_finished_runs(stored), *_running_runs(stored, now)])
-
-    def estimate_of(workload: Workload) -> RunTimeEstimate:
-        own = facts.get(workload.key, RunTimeFacts("", None))
-        if workload.admission is not None:
-            queue = workload.admission.cluster_queue
-        else:
-            queue = queues.get(ObjectKey(workload.key.namespace, workload.queue_name), "")
-        return history.estimate(own.group, queue, limit=own.limit, remaining=remaining.get(workload.key))
-
-    return estimate_of
-
-
-def _facts_of(workload: JsonObject) -> RunTimeFacts | None:
-    try:
-        return read_run_time_facts(workload)
-    except READ_ERRORS:
-        return None
-
-
-def _reported_times(
-    workloads: Iterable[JsonObject], jobs: Iterable[JsonObject], now: Instant
-) -> dict[ObjectKey, Instant]:
-    """Return the remaining run times that TrainJobs report, by Workload."""
-    reported = {
-        text_at(job, ("metadata", "uid")): left
-        for job in jobs
-        if job.get("kind") == _TRAIN_JOB and (left := read_training_estimate(job, now)) is not None
-    }
-    owners = ((each, value_at(each, ("metadata", "ownerReferences", 0, "uid"), "")) for each in workloads)
-    return {key_of(each): reported[owner] for each, owner in owners if owner in reported}
-
-
-def _finished_runs(workloads: Iterable[JsonObject]) -> list[Run]:
-    """Return the runs of Workloads that have ended, the earliest first."""
-    runs: list[tuple[str, Run]] = []
-    for each in workloads:
-        try:
-            run = read_run(each)
-        except READ_ERRORS:
-            continue
-        if run is not None:
-            runs.append((_time_of_end(each), run))
-    return [run for _, run in sorted(runs, key=lambda pair: pair[0])]
+    return records.estimates(lambda key: queues.get(key, ""), now)
 
 
 def _time_of_end(workload: JsonObject) -> str:
@@ -89,18 +145,14 @@ def _time_of_end(workload: JsonObject) -> str:
     return text_at(ended, ("lastTransitionTime",))
 
 
-def _running_runs(workloads: Iterable[JsonObject], now: Instant) -> Iterator[Run]:
-    """Yield the runs of Workloads that are admitted and have not ended."""
-    for each in workloads:
-        state = ConditionsByType(value_at(each, ("status", "conditions"), []))
-        admitted = state.find(ConditionType.ADMITTED) or {}
-        if admitted.get("status") != "True" or state.find(ConditionType.FINISHED) is not None:
-            continue
-        facts = _facts_of(each)
+def _read_unfinished(workload: JsonObject, facts: RunTimeFacts) -> _UnfinishedRun:
+    state = ConditionsByType(value_at(workload, ("status", "conditions"), []))
+    admitted = state.find(ConditionType.ADMITTED) or {}
+    began: Instant | None = None
+    if admitted.get("status") == "True" and state.find(ConditionType.FINISHED) is None:
         try:
             began = parse_time(text_at(admitted, ("lastTransitionTime",)))
         except ValueError:
-            continue
-        if facts is not None and began <= now:
-            queue = text_at(each, ("status", "admission", "clusterQueue"))
-            yield Run(facts.group, queue, now - began, is_censored=True)
+            began = None
+    owner = value_at(workload, ("metadata", "ownerReferences", 0, "uid"), "")
+    return _UnfinishedRun(facts, owner, began, text_at(workload, ("status", "admission", "clusterQueue")))

@@ -83,9 +83,9 @@ def _basis_lines(forecast: Forecast, horizon: Instant) -> Iterator[str]:
             if source in basis.sources
         )
         yield f"Run times: {', '.join(parts)}"
-    finished = "1 finished workload" if basis.samples == 1 else f"{basis.samples} finished workloads"
+    known = "1 known run time" if basis.samples == 1 else f"{basis.samples} known run times"
     simulations = "1 simulation" if basis.courses == 1 else f"{basis.courses} simulations"
-    yield f"Based on {simulations} and {finished}"
+    yield f"Based on {simulations} and {known}"
     some = "some" if forecast.p50 is not None else "most"
     for bound, words in _BOUNDS.items():
         if bound in basis.bounds:
@@ -103,7 +103,7 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "p90": _time_json(forecast.p90),
         "basis": {
             "simulations": basis.courses,
-            "finishedWorkloads": basis.samples,
+            "knownRunTimes": basis.samples,
             "runTimes": {
                 str(source): basis.sources[source] for source in _SOURCES if source in basis.sources
             },

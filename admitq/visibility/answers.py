@@ -61,6 +61,6 @@ class RequestRejected(Exception):
         return HttpResponse(self.code, orjson.dumps(status), JSON, headers)
 
 
-def json_response(value: Mapping[str, Any]) -> HttpResponse:
+def json_response(value: Mapping[str, Any], code: int = HTTPStatus.OK) -> HttpResponse:
     """Return an answer with a JSON object."""
-    return HttpResponse(200, orjson.dumps(value), JSON)
+    return HttpResponse(code, orjson.dumps(value), JSON)

@@ -6,7 +6,15 @@ from typing import Any, Final, cast
 
 import orjson
 
-from admitq.visibility.routes import KINDS, NAMESPACED, VERBS, Parameter, Subresource, list_versions
+from admitq.visibility.routes import (
+    KINDS,
+    NAMESPACED,
+    SUCCESSES,
+    VERBS,
+    Parameter,
+    Subresource,
+    list_versions,
+)
 from admitq_api.labels import Names
 from admitq_api.version import VERSION
 
@@ -35,7 +43,7 @@ def create_documents(names: Names, routes: Sequence[Subresource]) -> dict[str, M
 
 
 def _list_resources(group: str, version: str, routes: Iterable[Subresource]) -> dict[str, Any]:
-    """Return the resources of a version. Queues have no verbs themselves: only subresources are served."""
+    """Return the resources of a version. Objects have no verbs themselves: only subresources are served."""
     resources: list[dict[str, Any]] = [
         {
             "name": resource,
@@ -44,12 +52,12 @@ def _list_resources(group: str, version: str, routes: Iterable[Subresource]) -> 
             "kind": KINDS[resource],
             "verbs": [],
         }
-        for resource in dict.fromkeys(route.resource for route in routes)
+        for resource in dict.fromkeys(route.resource for route in routes if route.name)
     ]
     resources += [
         {
-            "name": f"{route.resource}/{route.name}",
-            "singularName": "",
+            "name": f"{route.resource}/{route.name}" if route.name else route.resource,
+            "singularName": "" if route.name else route.kind.lower(),
             "namespaced": route.is_namespaced,
             "kind": route.kind,
             "verbs": [VERBS[route.method]],
@@ -69,8 +77,8 @@ def _list_resources(group: str, version: str, routes: Iterable[Subresource]) -> 
 _V2_DEFINITIONS: Final = "#/definitions/"
 _V3_SCHEMAS: Final = "#/components/schemas/"
 _IN_PATH: Final[Mapping[str, str]] = {
-    "namespace": "The namespace of the queue.",
-    "name": "The name of the queue.",
+    "namespace": "The namespace of the object.",
+    "name": "The name of the object.",
 }
 
 
@@ -88,8 +96,11 @@ def _openapi_v2(group: str, versions: Iterable[str], routes: Sequence[Subresourc
                 **_operation(group, version, route),
                 "produces": ["application/json"],
                 "schemes": ["https"],
-                "parameters": [{**_in_query(each), "type": each.type} for each in route.parameters],
-                "responses": {"200": {"description": "OK", "schema": answer}, **_UNAUTHORIZED},
+                "parameters": [
+                    *([{**_BODY, "schema": answer}] if route.method == "POST" else ()),
+                    *({**_in_query(each), "type": each.type} for each in route.parameters),
+                ],
+                "responses": {_success(route): {"description": "OK", "schema": answer}, **_UNAUTHORIZED},
             }
             paths[f"/apis/{group}/{version}/{route.path}"] = {
                 route.method.lower(): operation,
@@ -102,6 +113,7 @@ def _openapi_v3(group: str, version: str, routes: Sequence[Subresource]) -> dict
     paths: dict[str, Any] = {}
     for route in routes:
         answer = {"$ref": _V3_SCHEMAS + _full_name(group, version, route.kind)}
+        content = {"application/json": {"schema": answer}}
         in_path = [
             {**_in_path(name), "schema": {"type": "string"}}
             for name in _IN_PATH
@@ -110,10 +122,8 @@ def _openapi_v3(group: str, version: str, routes: Sequence[Subresource]) -> dict
         operation = {
             **_operation(group, version, route),
             "parameters": [{**_in_query(each), "schema": {"type": each.type}} for each in route.parameters],
-            "responses": {
-                "200": {"description": "OK", "content": {"application/json": {"schema": answer}}},
-                **_UNAUTHORIZED,
-            },
+            **({"requestBody": {"required": True, "content": content}} if route.method == "POST" else {}),
+            "responses": {_success(route): {"description": "OK", "content": content}, **_UNAUTHORIZED},
         }
         paths[f"/apis/{group}/{version}/{route.path}"] = {
             route.method.lower(): operation,
@@ -123,7 +133,12 @@ def _openapi_v3(group: str, version: str, routes: Sequence[Subresource]) -> dict
     return {"openapi": "3.0.0", "info": _info(group), "paths": paths, "components": {"schemas": schemas}}
 
 
+_BODY: Final[Mapping[str, Any]] = {"name": "body", "in": "body", "required": True}
 _UNAUTHORIZED: Final = {"401": {"description": "Unauthorized"}}
+
+
+def _success(route: Subresource) -> str:
+    return str(SUCCESSES[route.method])
 
 
 def _info(group: str) -> dict[str, str]:

@@ -14,10 +14,12 @@ from admitq.serving.authorization import AuthorizationDecision, ReviewFailed, To
 from admitq.serving.front_proxy import FrontProxyUsers
 from admitq.serving.health import Check
 from admitq.serving.http import HttpRequest, HttpResponse, text
+from admitq.translate.viewers import EVERYTHING, Viewer
 from admitq.visibility.answers import RequestRejected, json_response
 from admitq.visibility.documents import create_documents
 from admitq.visibility.negotiation import wants_table
 from admitq.visibility.routes import (
+    SUCCESSES,
     VERBS,
     Question,
     ResourcePath,
@@ -97,8 +99,9 @@ class VisibilityHandler:
         if where is None:
             return await self._send_document(request, user)
         verb = VERBS.get(request.method, request.method.lower())
-        await self._authorize(user, where.access(self._group, verb))
-        return await self._ask(request, where)
+        access = where.access(self._group, verb)
+        await self._authorize(user, access)
+        return await self._ask(request, where, lambda: self._find_viewer(user, access))
 
     async def _authenticate(self, request: HttpRequest) -> User:
         forwarded = self.front_proxy.find_user(request)
@@ -125,6 +128,12 @@ class VisibilityHandler:
             {"name": access.name, "group": access.group, "kind": access.resource},
         )
 
+    async def _find_viewer(self, user: User, access: Access) -> Viewer:
+        """Return what a caller may see: all namespaces with the same permission in all of them."""
+        if await self.access.may(user, replace(access, namespace="", name="")):
+            return EVERYTHING
+        return Viewer(frozenset({access.namespace}))
+
     async def _send_document(self, request: HttpRequest, user: User) -> HttpResponse:
         path = request.path.rstrip("/") or "/"
         await self._authorize(user, PathAccess(request.method.lower(), path))
@@ -134,12 +143,15 @@ class VisibilityHandler:
         _require_method(request, "GET")
         return json_response(document)
 
-    async def _ask(self, request: HttpRequest, where: ResourcePath) -> HttpResponse:
+    async def _ask(
+        self, request: HttpRequest, where: ResourcePath, find_viewer: Callable[[], Awaitable[Viewer]]
+    ) -> HttpResponse:
         route = self._by_path.get((where.resource, where.subresource))
         if (
             route is None
             or where.version not in self._versions
             or bool(where.namespace) != route.is_namespaced
+            or bool(where.name) != bool(route.name)
         ):
             raise RequestRejected(404, "the server could not find the requested resource")
         _require_method(request, route.method)
@@ -149,12 +161,17 @@ class VisibilityHandler:
         if self._unsent > UNSENT_BYTES:
             raise RequestRejected(429, "too many large answers at the same time, try again later")
         question = Question(
-            f"{self._group}/{where.version}", where.namespace, where.name, request.query, request.body
+            f"{self._group}/{where.version}",
+            where.namespace,
+            where.name,
+            request.query,
+            request.body,
+            await find_viewer() if route.names_others else EVERYTHING,
         )
         answer: dict[str, Any] = await route.answer(question)
         if as_table and route.table is not None:
             answer = make_table(answer, route.table, request.query.get("includeObject", ""))
-        return self._hold(json_response(answer))
+        return self._hold(json_response(answer, SUCCESSES[route.method]))
 
     def _negotiate(self, request: HttpRequest, route: Subresource) -> bool:
         """Return whether to answer with a table.

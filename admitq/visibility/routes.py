@@ -1,7 +1,8 @@
 """The subresources of the visibility API, as data.
 
 To add one, add a `Subresource` to the list of `admitq.app.visibility`. Discovery, OpenAPI documents, paths,
-methods, and the access that callers need follow from it.
+methods, and the access that callers need follow from it. A resource that users only create, such as a review,
+is a subresource without a name.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,22 +10,32 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from admitq.serving.access_reviews import Access
+from admitq.translate.viewers import EVERYTHING, Viewer
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 
 VERBS: Final[Mapping[str, str]] = {"GET": "get", "HEAD": "get", "POST": "create"}
 """The verb of RBAC for each method."""
 
-KINDS: Final[Mapping[str, str]] = {"clusterqueues": "ClusterQueue", "localqueues": "LocalQueue"}
-"""The kind of each resource that has subresources."""
+SUCCESSES: Final[Mapping[str, int]] = {"GET": 200, "POST": 201}
+"""The code of an answer for each method."""
 
-NAMESPACED: Final = frozenset({"localqueues"})
+KINDS: Final[Mapping[str, str]] = {
+    "clusterqueues": "ClusterQueue",
+    "localqueues": "LocalQueue",
+    "workloads": "Workload",
+    "whatif": "WhatIf",
+    "localwhatif": "LocalWhatIf",
+}
+"""The kind of each resource."""
+
+NAMESPACED: Final = frozenset({"localqueues", "localwhatif", "workloads"})
 """The resources that are namespaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request for a subresource of one object.
+    """A request for a subresource of one object, or to create an object.
 
     Attributes:
         api_version: group and version of the answer.
@@ -32,6 +43,7 @@ class Question:
         name: of the object.
         query: the query parameters.
         body: the body of a POST.
+        viewer: what the caller may see.
     """
 
     api_version: str
@@ -39,6 +51,7 @@ class Question:
     name: str
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
+    viewer: Viewer = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +77,7 @@ Cells = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """How the items of an answer become rows of a table."""
+    """How the items of an answer, or an answer without items, become rows of a table."""
 
     columns: tuple[Column, ...]
     row: Callable[[JsonObject], Cells]
@@ -81,11 +94,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A subresource of ClusterQueues or LocalQueues.
+    """A subresource of a resource.
 
     Attributes:
         resource: one of `KINDS`.
-        name: its name in the path.
+        name: its name in the path; empty for the resource itself, whose objects have no names.
         method: ``GET`` or ``POST``.
         kind: the kind of its answers.
         summary: what it returns, for the OpenAPI documents.
@@ -93,6 +106,8 @@ class Subresource:
         schemas: the JSON schema of ``kind``, and of other types that it refers to, by name.
         table: how answers become tables; None if they have none.
         parameters: the query parameters.
+        names_others: whether answers name workloads of other namespaces to callers who have the same
+            permission in all namespaces.
     """
 
     resource: str
@@ -104,6 +119,7 @@ class Subresource:
     schemas: Mapping[str, Mapping[str, Any]]
     table: TableFormat | None = None
     parameters: tuple[Parameter, ...] = ()
+    names_others: bool = False
 
     @property
     def is_namespaced(self) -> bool:
@@ -114,7 +130,7 @@ class Subresource:
     def path(self) -> str:
         """The path below the version, with ``{namespace}`` and ``{name}``."""
         place = "namespaces/{namespace}/" if self.is_namespaced else ""
-        return f"{place}{self.resource}/{{name}}/{self.name}"
+        return f"{place}{self.resource}/{{name}}/{self.name}" if self.name else f"{place}{self.resource}"
 
 
 @dataclass(frozen=True, slots=True)

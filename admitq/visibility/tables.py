@@ -10,10 +10,10 @@ _INCLUDED: Final = ("None", "Metadata", "Object")
 
 
 def make_table(answer: JsonObject, how: TableFormat, include: str) -> dict[str, Any]:
-    """Return the items of an answer as rows of a table.
+    """Return an answer as a table.
 
     Args:
-        answer: an answer with ``items``.
+        answer: an answer with ``items``, or one that is a single row.
         how: the columns, and the cells of an item.
         include: the query parameter ``includeObject``: what each row contains besides its cells. Empty means
             the metadata.
@@ -38,7 +38,9 @@ def make_table(answer: JsonObject, how: TableFormat, include: str) -> dict[str, 
             }
             for column in how.columns
         ],
-        "rows": [{"cells": how.row(item), **_object(item, included)} for item in answer["items"]],
+        "rows": [
+            {"cells": how.row(item), **_object(item, included)} for item in answer.get("items", [answer])
+        ],
     }
 
 

@@ -273,8 +273,21 @@ The chart creates the Secret. Permission to create Secrets would give the webhoo
 
 VISIBILITY_GROUP = f"visibility.{API_GROUP}"
 
-VISIBILITY_CLUSTER = SHADOW_CLUSTER
-"""Rules of the visibility API: read what the order of queues depends on, and review its callers."""
+VISIBILITY_CLUSTER = (
+    *SHADOW_CLUSTER,
+    Rule((API_GROUP,), ("workloadpriorityclasses",), ("list", "watch")),
+    Rule(("scheduling.k8s.io",), ("priorityclasses",), ("list", "watch")),
+)
+"""Rules of the visibility API: read what the order of queues depends on, and review its callers.
+
+Hypothetical jobs may name priority classes."""
+
+VISIBILITY_KINDS = {
+    kind.framework: (Rule((kind.group,), (kind.plural,), ("list", "watch")),)
+    for kind in BUILT_IN_KINDS
+    if kind.kind == "TrainJob"
+}
+"""Further rules of the visibility API for each enabled job kind that reports its remaining run time."""
 
 
 def _write_bundle_into(version: str) -> Rule:
@@ -368,6 +381,18 @@ VISIBILITY_ROLES = (
         _pending_workloads_of("localqueues"),
         (BATCH_ADMIN, BATCH_USER, VIEW),
     ),
+    UserRole(
+        "workload-questions-viewer-role",
+        (Rule((VISIBILITY_GROUP,), ("workloads/explanation", "workloads/eta"), ("get",)),),
+        (BATCH_ADMIN, BATCH_USER, VIEW),
+    ),
+    UserRole(
+        "local-what-if-role",
+        (Rule((VISIBILITY_GROUP,), ("localwhatif",), ("create",)),),
+        (BATCH_ADMIN, BATCH_USER),
+    ),
+    # The answer names workloads of all namespaces.
+    UserRole("what-if-role", (Rule((VISIBILITY_GROUP,), ("whatif",), ("create",)),), (BATCH_ADMIN,)),
 )
 """Roles for users of the visibility API."""
 

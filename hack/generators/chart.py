@@ -108,7 +108,9 @@ def rbac() -> str:
                 "conversion": [rule.to_dict() for rule in access.WEBHOOK_CONVERSION],
             },
             "shadow": _scopes(access.SHADOW_CLUSTER, {}, (), (), ()),
-            "visibility": _scopes(access.VISIBILITY_CLUSTER, {}, (), (), access.VISIBILITY_NAMESPACE)
+            "visibility": _scopes(
+                access.VISIBILITY_CLUSTER, access.VISIBILITY_KINDS, (), (), access.VISIBILITY_NAMESPACE
+            )
             | {
                 "certificates": [rule.to_dict() for rule in access.VISIBILITY_CERTIFICATES],
                 "conversion": [rule.to_dict() for rule in access.VISIBILITY_CONVERSION],

@@ -51,6 +51,7 @@ _ONE_AT_A_TIME = {
     "tests/controlplane/test_rejected_writes.py",
     "tests/controlplane/test_two_managers.py",
     "tests/controlplane/test_visibility.py",
+    "tests/controlplane/test_visibility_questions.py",
     "tests/kills/test_every_await.py",
 }
 # Files by the installation that they share in turn. One worker runs all tests of these files, so that others

@@ -332,11 +332,17 @@ async def test_plugin_of_kubectl_checks_the_api(
 
 async def test_discovery_and_openapi_have_the_subresources(admin: Client, api: VisibilityApi) -> None:
     group = api.names.visibility_group
-    versions = (await asyncio.to_thread(api.kubectl, "api-versions")).splitlines()
     served = ["v1beta2", "v1beta1"] if api.names.group == COMPAT_GROUP else ["v1beta2"]
-    assert sorted(line for line in versions if line.startswith(group)) == sorted(
-        f"{group}/{version}" for version in served
-    )
+
+    async def are_discovered() -> bool:
+        # The API server refreshes its discovery a little after the APIService is available.
+        versions = (await asyncio.to_thread(api.kubectl, "api-versions")).splitlines()
+        assert sorted(line for line in versions if line.startswith(group)) == sorted(
+            f"{group}/{version}" for version in served
+        )
+        return True
+
+    await eventually(are_discovered, what="the API server to discover the versions")
     resources = json.loads(await asyncio.to_thread(api.kubectl, "get", "--raw", api.root))
     assert {
         one["name"]: (one["namespaced"], one["kind"], one["verbs"]) for one in resources["resources"]
@@ -345,6 +351,11 @@ async def test_discovery_and_openapi_have_the_subresources(admin: Client, api: V
         "clusterqueues/pendingworkloads": (False, "PendingWorkloadsSummary", ["get"]),
         "localqueues": (True, "LocalQueue", []),
         "localqueues/pendingworkloads": (True, "PendingWorkloadsSummary", ["get"]),
+        "localwhatif": (True, "LocalWhatIf", ["create"]),
+        "whatif": (False, "WhatIf", ["create"]),
+        "workloads": (True, "Workload", []),
+        "workloads/eta": (True, "WorkloadEta", ["get"]),
+        "workloads/explanation": (True, "WorkloadExplanation", ["get"]),
     }
     # kubectl finds the kinds of the CRDs first, although both groups have resources with these names.
     found = await asyncio.to_thread(api.kubectl, "get", "clusterqueues", "-o", "name")

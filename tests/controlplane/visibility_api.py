@@ -79,12 +79,21 @@ class VisibilityApi:
         **query: Any,
     ) -> Answered:
         """Call the API server as administrator, or as another user."""
+        return await self._call_api_server(method, path, user, accept, query)
+
+    async def post(self, path: str, body: Any, *, user: str = "") -> Answered:
+        """Send an object to the API server as administrator, or as another user."""
+        return await self._call_api_server("POST", path, user, "application/json", {}, body)
+
+    async def _call_api_server(
+        self, method: str, path: str, user: str, accept: str, query: Mapping[str, Any], body: Any = None
+    ) -> Answered:
         cluster = self.installation.cluster
         headers = {"Authorization": f"Bearer {cluster.admin_token}", "Accept": accept}
         if user:
             headers["Impersonate-User"] = user
         trust = ssl.create_default_context(cafile=str(cluster.authority))
-        return await _call(method, cluster.server + path, trust, headers, query)
+        return await _call(method, cluster.server + path, trust, headers, query, body)
 
     async def call_directly(
         self, path: str, headers: Mapping[str, str] | Sequence[tuple[str, str]] = (), pair: Pair | None = None
@@ -98,7 +107,7 @@ class VisibilityApi:
         url = f"https://127.0.0.1:{self.installation.port_of('visibility')}{path}"
         return await _call("GET", url, context, headers, {})
 
-    def kubectl(self, *arguments: str) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl as administrator and return its output."""
         cluster = self.installation.cluster
         return subprocess.run(
@@ -106,6 +115,7 @@ class VisibilityApi:
             capture_output=True,
             text=True,
             check=True,
+            input=stdin,
             env={**os.environ, **cluster.environment()},
         ).stdout
 
@@ -116,11 +126,12 @@ async def _call(
     context: ssl.SSLContext,
     headers: Mapping[str, str] | Sequence[tuple[str, str]],
     query: Mapping[str, Any],
+    body: Any = None,
 ) -> Answered:
     sent = list(headers.items() if isinstance(headers, Mapping) else headers)
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
-        session.request(method, url, headers=sent, params={**query}) as answer,
+        session.request(method, url, headers=sent, params={**query}, json=body) as answer,
     ):
         text = await answer.text()
         return Answered(answer.status, json.loads(text) if text.startswith("{") else text)

@@ -185,7 +185,7 @@ def test_start_follows_from_run_times() -> None:
     assert document["p50"] == document["p90"] == document["notBefore"] == "2023-11-14T23:03:20Z"
     assert document["basis"] == {
         "simulations": 20,
-        "finishedWorkloads": 5,
+        "knownRunTimes": 5,
         "runTimes": {"Queue": 3},
     }
     assert document["bounds"] == []
@@ -196,7 +196,7 @@ def test_start_follows_from_run_times() -> None:
             "not before 2023-11-14T23:03:20Z"
         ),
         "Run times: 3 from finished workloads of the same ClusterQueue",
-        "Based on 20 simulations and 5 finished workloads",
+        "Based on 20 simulations and 5 known run times",
         "Workloads that are submitted later may delay the start.",
     ]
 

@@ -64,7 +64,7 @@ def test_start_is_as_exact_as_it_is_known(known: Forecast, text: str) -> None:
             ),
             [
                 "Run times: 2 reported by the job itself, 3 from a limit on the run time, 1 unknown",
-                "Based on 20 simulations and 5 finished workloads",
+                "Based on 20 simulations and 5 known run times",
                 "Some simulations end after 30d, before the workload starts.",
             ],
         ),
@@ -72,14 +72,14 @@ def test_start_is_as_exact_as_it_is_known(known: Forecast, text: str) -> None:
             forecast(1, None, None, Bound.REAL_TIME, courses=1, samples=1),
             [
                 "Run times: 2 from finished workloads of the same group",
-                "Based on 1 simulation and 1 finished workload",
+                "Based on 1 simulation and 1 known run time",
                 "The time for the answer was over before all simulations reached the start.",
             ],
         ),
         (
             forecast(1, None, None, Bound.DECISIONS, Bound.NOTHING_ENDS, sources={}),
             [
-                "Based on 20 simulations and 5 finished workloads",
+                "Based on 20 simulations and 5 known run times",
                 "Most simulations end after very many decisions, before the workload starts.",
                 "In most simulations, the workload never starts, as no other workload is expected to end.",
             ],
@@ -101,7 +101,7 @@ def test_json_has_times_basis_and_bounds() -> None:
         "notBefore": "2023-11-14T22:14:20Z",
         "p50": "2023-11-14T22:18:20Z",
         "p90": None,
-        "basis": {"simulations": 20, "finishedWorkloads": 5, "runTimes": {"Group": 2}},
+        "basis": {"simulations": 20, "knownRunTimes": 5, "runTimes": {"Group": 2}},
         "bounds": ["Horizon", "RealTime"],
     }
 
