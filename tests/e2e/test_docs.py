@@ -41,6 +41,8 @@ SCENARIO = "Scenario"
 """The kind of the simulator's files, which has no CRD."""
 NOT_INSTALLED = {"Application", "PipelineRun", "Workflow"}
 """Kinds of other projects without a CRD in the local control plane."""
+QUESTIONS = {"WhatIf", "LocalWhatIf"}
+"""Kinds of the visibility API, which the local control plane does not serve. They contain manifests."""
 
 
 class Block(NamedTuple):
@@ -64,7 +66,8 @@ def manifests() -> list[Any]:
     return [
         pytest.param(one, id=f"{page.relative_to(REPOSITORY)}: {one['kind']}")
         for page, text in texts
-        for one in yaml.load_all(text, Loader=yaml.CSafeLoader)
+        for whole in yaml.load_all(text, Loader=yaml.CSafeLoader)
+        for one in (whole["spec"]["objects"] if whole.get("kind") in QUESTIONS else [whole])
         if one.get("kind") not in {None, CONFIGURATION, SCENARIO, *NOT_INSTALLED}
     ]
 
