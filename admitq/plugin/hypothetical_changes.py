@@ -40,7 +40,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.translate.metadata import key_of
 from admitq.translate.read_options import ReadOptions
-from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
+from admitq_api.json_objects import JsonObject, as_list, as_text, object_at, value_at, with_value
 from admitq_api.labels import Names
 
 _STANDARD_INPUT: Final = "-"
@@ -152,7 +152,15 @@ async def ask_visibility_api(access: ClusterAccess, changes: Changes) -> dict[st
             raise CommandError(_with_places(error.message, changes.documents)) from error
         else:
             raise
-    return None if answer is None else dict(object_at(answer, ("status",)))
+    if answer is None:
+        return None
+    status = dict(object_at(answer, ("status",)))
+    _warn_of_ignored([as_text(reason) for reason in as_list(status.get("ignored"))])
+    return status
+
+
+def _warn_of_ignored(reasons: Sequence[str]) -> None:
+    warn([f"ignored: {reason}" for reason in reasons])
 
 
 async def _get(access: ClusterAccess, target: ObjectName) -> JsonObject | None:
@@ -232,7 +240,7 @@ def _answer(cluster: AskedCluster, changes: Changes, namespace: str) -> dict[str
             options=hypothesis_options(cluster.settings, namespace),
         )
     )
-    warn([f"ignored: {reason}" for reason in hypotheses.ignored])
+    _warn_of_ignored(hypotheses.ignored)
     present = [obj for obj in objects.of("workloads") if key_of(obj) not in hypotheses.workloads]
     estimate_of = run_time_estimates(
         [*present, *hypotheses.workloads.values()],
