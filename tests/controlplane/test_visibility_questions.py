@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
+from tests.controlplane.documented_commands import run_in_shell
 from tests.controlplane.stage import Stage
 from tests.controlplane.test_visibility import bind, until_available, until_workload
 from tests.controlplane.visibility_api import VISIBILITY, Answered, VisibilityApi, bind_cluster_role
@@ -177,6 +180,38 @@ async def test_kubectl_prints_answers_as_tables(api: VisibilityApi, tenants: tup
     header, row = expected.splitlines()
     assert header.split() == ["NAME", "NOT", "BEFORE", "P50", "P90"]
     assert row.split()[0] == name
+
+
+async def test_plugin_of_kubectl_prints_these_answers_to_a_tenant(
+    api: VisibilityApi, tenants: tuple[Stage, Stage], tmp_path: Path
+) -> None:
+    first, second = tenants
+    name = (await until_workload(first, "waits"))["metadata"]["name"]
+    tenant = f"tenant-{first.namespace}"
+    await bind(first, f"{api.installation.prefix}-batch-user-role", tenant)
+    path = await path_of(api, first, "waits", "explanation")
+
+    async def is_allowed() -> bool:
+        return (await api.get(path, user=tenant)).status == 200
+
+    await first.until(is_allowed)
+    await until_answered(api, path, names_holder)
+    kubeconfig = json.loads(api.installation.cluster.kubeconfig.read_bytes())
+    kubeconfig["users"][0]["user"]["as"] = tenant
+    (tmp_path / "kubeconfig.json").write_text(json.dumps(kubeconfig))
+    program = Path(sys.executable).with_name("kubectl-admitq")
+    options = f"{name} --namespace={first.namespace} --kubeconfig=kubeconfig.json"
+    explained = await run_in_shell(api.installation, f"{program} explain {options}", tmp_path)
+    assert f"Workload {first.namespace}/{name}: Pending" in explained
+    assert "a workload of another namespace holds 2" in explained
+    assert second.namespace not in explained
+    expected = await run_in_shell(api.installation, f"{program} eta {options} -o json", tmp_path)
+    assert json.loads(expected)["kind"] == "WorkloadEta"
+    missing = await run_in_shell(
+        api.installation, f"{program} eta none {options.partition(' ')[2]}", tmp_path
+    )
+    assert missing.startswith("error: ")
+    assert '"none" not found' in missing
 
 
 # --- what if ----------------------------------------------------------------------------------------------
