@@ -105,7 +105,7 @@ class VisibilityQuestions:
         ]
         self.optional_watchers: list[Watcher] = []
         if _TRAIN_JOB_FRAMEWORK in configuration.integrations.frameworks:
-            train_jobs = Store(TRAIN_JOB, transform=_reported_estimate, errors=self._errors)
+            train_jobs = Store(TRAIN_JOB, transform=keep_reported_estimate, errors=self._errors)
             train_jobs.subscribe(self._observe_train_job)
             self.optional_watchers.append(Watcher(client, TRAIN_JOB, train_jobs, errors=self._errors))
 
@@ -137,7 +137,7 @@ class VisibilityQuestions:
             self._run_times.observe_train_job(change.object)
 
 
-def _reported_estimate(job: dict[str, Any]) -> dict[str, Any]:
+def keep_reported_estimate(job: dict[str, Any]) -> dict[str, Any]:
     """Return the identity of a TrainJob and the estimate that it reports. Nothing else is kept."""
     fields = ("name", "namespace", "uid", "resourceVersion")
     metadata = {field: job["metadata"][field] for field in fields if field in job["metadata"]}
