@@ -1,10 +1,10 @@
 """Measure answers to questions about a state with many pending workloads.
 
 The state is at rest: 30 ClusterQueues in five cohorts use all of their quota. Each answer is measured as in a
-server: from the call until the answer has arrived. Those that change the state are answered by a forked child
-process (``admitq.asking.branches``). The questions are:
+server: from the call until the answer of a forked child process has arrived (``admitq.asking.branches``). The
+questions are:
 
-- *explain*: why does this workload wait?
+- *explain*: why does this workload wait? As in the visibility server, the state has run no cycles before.
 - *changes*: which are the cheapest changes that would admit it?
 - *eta*: when will this workload start? The workloads are at all positions of their queues.
 - *whatif*: what would a new job, more quota, a drained queue, or another cohort change?
@@ -20,7 +20,9 @@ from typing import Any, Final
 from admitq.asking.branches import ask, branch_of
 from admitq.asking.patience import percent_used
 from admitq.core.asking.cheapest_changes import find_cheapest_changes
+from admitq.core.asking.due_decisions import assume_due_decisions
 from admitq.core.asking.explain import explain
+from admitq.core.asking.explanations import WorkloadExplanation
 from admitq.core.asking.forecast import ForecastBounds, forecast
 from admitq.core.asking.run_times import Run, RunTimeHistory
 from admitq.core.asking.what_if import Difference, what_if
@@ -77,9 +79,13 @@ class AskLoad:
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """The state that is asked, its history of run times, and its pending workloads."""
+    """The state that is asked, its history of run times, and its pending workloads.
+
+    ``observing`` has the same objects, and has run no cycles.
+    """
 
     state: AdmissionState
+    observing: AdmissionState
     now: int
     history: RunTimeHistory
     pending: list[ObjectKey]
@@ -103,7 +109,7 @@ def _new_world(pending: int, chance: random.Random) -> _World:
         Run("", name, round(chance.lognormvariate(7.5, 1)) * SECOND) for name in names for _ in range(_RUNS)
     )
     specs = [state.queries.world.cluster_queues[name].spec for name in names]
-    return _World(state, driver.now, RunTimeHistory(runs), queued, specs)
+    return _World(state, state.restarted(), driver.now, RunTimeHistory(runs), queued, specs)
 
 
 # --- questions ------------------------------------------------------------------------------------------
@@ -111,7 +117,13 @@ def _new_world(pending: int, chance: random.Random) -> _World:
 
 def _ask_why(world: _World, chance: random.Random) -> bool:
     """Ask why a workload waits. Return whether there is an answer."""
-    return explain(world.state, chance.choice(world.pending), world.now) is not None
+    key = chance.choice(world.pending)
+
+    def question(state: AdmissionState) -> WorkloadExplanation | None:
+        assume_due_decisions(state, world.now, [key])
+        return explain(state, key, world.now)
+
+    return ask(world.observing, question, deadline_s=DEADLINE_S) is not None
 
 
 def _ask_changes(world: _World, chance: random.Random) -> bool:

@@ -10,7 +10,8 @@ There are several courses, each with its own run times:
   start is expected.
 - In *drawn* courses, each workload has a run time of its own, drawn from its distribution. Their starts are a
   sample of the start: its median is p50.
-- In the *late* course, all run times are long (the last tenth). It gives p90 while drawn courses are few.
+- In the *late* course, all run times are long (the last tenth). p90 is not before its start. Drawn courses
+  alone give a p90 that is too early, because many run times even out, and later submissions are unknown.
 
 Behind many pending workloads, a course takes seconds. So the early and the late course may use only a part of
 the caller's time each: what an early course has reached by then is still "not before", and a drawn course can
@@ -52,7 +53,7 @@ _EARLY_QUANTILE: Final = WHOLE // 10
 _LATE_QUANTILE: Final = WHOLE - _EARLY_QUANTILE
 
 _MANY_DRAWN: Final = 10
-"""The number of drawn courses from which on p90 is read from them alone."""
+"""The number of drawn courses from which on p90 can be read from them alone."""
 
 _PARTS_OF_TIME: Final = 4
 """The early and the late course may each use one of these parts of the time that is left."""
@@ -263,8 +264,10 @@ def _summarize(question: _Question, results: Mapping[int, _CourseResult]) -> dic
         )
         p50, p90 = _percentile(drawn, 50), _percentile(drawn, 90)
         late = reached.get(_LATE)
-        if len(drawn) < _MANY_DRAWN:
-            p90 = None if p90 is None or late is None or late.bound else max(p90, late.at)
+        if p90 is not None and late is not None and late.bound is None:
+            p90 = max(p90, late.at)
+        elif len(drawn) < _MANY_DRAWN:
+            p90 = None
         forecasts[key] = Forecast(
             min(at for at, _ in (reached[_EARLY], *complete.values())),
             p50,
