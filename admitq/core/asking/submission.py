@@ -110,8 +110,8 @@ def _describe(
     branch: Branch,
     has_time: Callable[[], bool],
 ) -> Submission | None:
-    entry = state.queries.world.workloads.get(key)
-    if entry is None:
+    entry, explanation = state.queries.world.workloads.get(key), explain(state, key, now)
+    if entry is None or explanation is None:
         return None
     local_queue = ObjectKey(key.namespace, entry.workload.queue_name)
     if entry.held is not None and entry.admission is not None:
@@ -123,9 +123,6 @@ def _describe(
             checks=tuple(name for name, _ in entry.workload.admission_checks),
             preempted=tuple(preempted.get(key, ())),
         )
-    explanation = explain(state, key, now)
-    if explanation is None:
-        return None
     changes = find_cheapest_changes(state, key, now, branch, has_time=has_time)
     verdict = SubmissionVerdict.NEVER if _needs_change(explanation) else SubmissionVerdict.WAITS
     return Submission(key, verdict, local_queue, explanation=explanation, changes=changes)

@@ -1,12 +1,13 @@
 """What becomes of submitted workloads."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from admitq.core.asking.branch import copying_branch
 from admitq.core.asking.submission import Submission, SubmissionVerdict, try_submission
-from admitq.core.events import AdmissionCheckChanged, WorkloadChanged
+from admitq.core.events import AdmissionCheckChanged, ClusterQueueChanged, Event, WorkloadChanged
 from admitq.core.model import AdmissionCheck, AdmissionCheckRule, PodSet, StopPolicy, Workload
 from admitq.core.requests import template_requesting
 from tests.unit.core.small_cluster import LOWER, SmallCluster, key, queue
@@ -23,9 +24,9 @@ def cluster() -> SmallCluster:
 
 
 def submitted(
-    cluster: SmallCluster, *cpus: int, local_queue: str = "q", priority: int = 0
+    cluster: SmallCluster, *cpus: int, local_queue: str = "q", priority: int = 0, before: Sequence[Event] = ()
 ) -> list[Submission]:
-    """Submit workloads with these requests, named by their numbers."""
+    """Submit workloads with these requests, named by their numbers, after other events."""
     events = [
         WorkloadChanged(
             Workload(
@@ -42,8 +43,8 @@ def submitted(
     return [
         *try_submission(
             cluster.state.fork(),
-            events,
-            [event.workload.key for event in events],
+            [*before, *events],
+            [*(event.workload.key for event in events), key("never submitted")],
             now=cluster.now,
             branch_from=copying_branch,
             has_time=lambda: True,
@@ -94,6 +95,12 @@ def test_admission_checks_are_named(cluster: SmallCluster) -> None:
 
 def test_queue_that_does_not_exist_never_admits(cluster: SmallCluster) -> None:
     assert verdicts(cluster, 1, local_queue="missing") == ["Never"]
+
+
+def test_queue_that_the_submission_drains_preempts_nothing(cluster: SmallCluster) -> None:
+    drained = ClusterQueueChanged(queue("q", 4, stop_policy=StopPolicy.HOLD_AND_DRAIN))
+    (found,) = submitted(cluster, 1, before=[drained])
+    assert (found.verdict, found.preempted) == (SubmissionVerdict.WAITS, ())
 
 
 def test_stopped_queue_may_admit_later(cluster: SmallCluster) -> None:
