@@ -39,7 +39,7 @@ _ALL_TIME: Final = 100
 """All of the caller's time, in percent."""
 
 _MOST_STARTS: Final = 10
-"""The number of workloads whose starts are compared."""
+"""The maximum number of workloads for which starts are compared."""
 
 
 def explanation_document(
@@ -179,7 +179,7 @@ def _find_visible_nodes(state: AdmissionState, viewer: Viewer) -> frozenset[Node
 def _find_asked(
     state: AdmissionState, events: Sequence[Event], difference: Difference, viewer: Viewer
 ) -> list[ObjectKey]:
-    """Return the workloads whose starts are compared."""
+    """Return the workloads for which starts are compared."""
     deleted = {event.key for event in events if isinstance(event, WorkloadDeleted)}
     candidates = chain(
         (event.workload.key for event in events if isinstance(event, WorkloadChanged)),

@@ -45,14 +45,14 @@ _PREEMPTIONS: Final[Mapping[PreemptionReason, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class DifferenceAnswer:
-    """The difference that hypothetical events make, and for whom it is worded.
+    """The difference that hypothetical events make, as text and JSON for one viewer.
 
     Attributes:
         difference: the difference.
         delays: the changed starts of some pending workloads.
         now: the instant of the question.
-        viewer: what the reader may see.
-        nodes: the ClusterQueues and cohorts that the reader may see; None: all.
+        viewer: the workloads that the answer may name.
+        nodes: the ClusterQueues and cohorts that the answer may name; None: all.
     """
 
     difference: Difference

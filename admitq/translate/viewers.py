@@ -12,7 +12,7 @@ from admitq.core.model import ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A reader of answers, who may see the workloads of ``namespaces``; None: of all namespaces."""
+    """A caller who may see the names of workloads in ``namespaces``; None: in all namespaces."""
 
     namespaces: frozenset[str] | None = None
 
@@ -30,7 +30,7 @@ def workload_text(workload: ObjectKey, viewer: Viewer) -> str:
 
 
 def hidden_text(count: int) -> str:
-    """Return that there are so many workloads whose names are hidden."""
+    """Return the text for a number of workloads of other namespaces."""
     return "a workload of another namespace" if count == 1 else f"{count} workloads of other namespaces"
 
 

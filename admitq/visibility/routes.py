@@ -98,7 +98,7 @@ class Subresource:
 
     Attributes:
         resource: one of `KINDS`.
-        name: its name in the path; empty for the resource itself, whose objects have no names.
+        name: its name in the path; empty for the resource itself, which has no named objects.
         method: ``GET`` or ``POST``.
         kind: the kind of its answers.
         summary: what it returns, for the OpenAPI documents.
@@ -106,8 +106,8 @@ class Subresource:
         schemas: the JSON schema of ``kind``, and of other types that it refers to, by name.
         table: how answers become tables; None if they have none.
         parameters: the query parameters.
-        names_others: whether answers name workloads of other namespaces to callers who have the same
-            permission in all namespaces.
+        names_others: whether callers with the permission in all namespaces see the names of workloads of
+            all namespaces. Other callers see the names of their own namespace.
     """
 
     resource: str

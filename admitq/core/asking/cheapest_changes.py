@@ -2,9 +2,9 @@
 
 Costs
 
-Changes are sorted by effort, then by size. ``Effort`` lists who must act and which others a change affects,
-the smallest effort first. The size compares changes of the same effort: removed pods in proportion to
-all pods, finished or preempted workloads, added quota in proportion to the request.
+Changes are sorted by effort, then by size. An ``Effort`` says who must act, and which other workloads the
+change affects; the smallest comes first. The size compares changes of the same effort: removed pods in
+proportion to all pods, finished or preempted workloads, added quota in proportion to the request.
 
 A trial (``trials``) decides whether a change suffices, on a branch of the state. Trials cost most of the
 time. So they come in the order of costs, and end when enough changes are found or too many were tried. A

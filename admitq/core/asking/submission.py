@@ -129,7 +129,7 @@ def _describe(
 
 
 def _needs_change(explanation: WorkloadExplanation) -> bool:
-    """Whether a workload waits until somebody changes it, its queue or a quota."""
+    """Whether a workload can be admitted only after a change of itself, its queue or a quota."""
     refusal = explanation.refusal
     match explanation.waits_for:
         case WaitingForLocalQueue(exists=False) | WaitingForClusterQueue(exists=False) | WaitingForChange():
