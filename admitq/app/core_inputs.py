@@ -1,27 +1,10 @@
-"""The resources that the core observes, and their objects."""
+"""The objects of stores."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from admitq.runtime.kinds import Kinds
-from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
+from admitq.runtime.resources import Resource
 from admitq.runtime.store import Store
-
-
-def list_core_resources(kinds: Kinds) -> tuple[Resource, ...]:
-    """Return the resources that the core observes."""
-    return (
-        kinds.resource_flavors,
-        kinds.admission_checks,
-        kinds.topologies,
-        kinds.cohorts,
-        kinds.cluster_queues,
-        NAMESPACES,
-        LIMIT_RANGES,
-        RUNTIME_CLASSES,
-        kinds.local_queues,
-        kinds.workloads,
-    )
 
 
 def iterate_objects(stores: Iterable[Store]) -> Iterator[tuple[Resource, dict[str, Any]]]:

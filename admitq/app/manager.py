@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from admitq.app.caches import check_caches, wait_for_first_parts, wait_until_synced
 from admitq.app.components import LEASED_COMPONENTS, Component
-from admitq.app.core_inputs import iterate_objects, list_core_resources
+from admitq.app.core_inputs import iterate_objects
 from admitq.app.served_kinds import ServedKindControllers, key_handler
 from admitq.app.settings import ProcessSettings
 from admitq.app.state_dump import StateDumper
@@ -34,7 +34,7 @@ from admitq.runtime.client import ApiCall, Client
 from admitq.runtime.controller import Controller, ReconcileReport
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.events import EventRecorder
-from admitq.runtime.kinds import kinds_of
+from admitq.runtime.kinds import kinds_of, list_core_resources
 from admitq.runtime.lease_claim import LeaseTiming
 from admitq.runtime.leases import Elector, unique_identity
 from admitq.runtime.resources import Resource

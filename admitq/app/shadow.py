@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from admitq.app.caches import check_caches, wait_until_synced
-from admitq.app.core_inputs import iterate_objects, list_core_resources
+from admitq.app.core_inputs import iterate_objects
 from admitq.app.settings import ProcessSettings
 from admitq.app.state_dump import StateDumper
 from admitq.core import events as happened
@@ -21,7 +21,7 @@ from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import ApiCall, Client
 from admitq.runtime.credentials import Credentials
-from admitq.runtime.kinds import kinds_of
+from admitq.runtime.kinds import kinds_of, list_core_resources
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher

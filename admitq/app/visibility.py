@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from admitq.app.caches import check_caches, wait_until_synced
 from admitq.app.certificates import OwnCertificate, check_certificates, serving_certificates
-from admitq.app.core_inputs import iterate_objects, list_core_resources
+from admitq.app.core_inputs import iterate_objects
 from admitq.app.front_proxy import FrontProxyFollower
 from admitq.app.settings import ProcessSettings
 from admitq.app.shadow import refuse_writes
@@ -26,7 +26,7 @@ from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.runtime.client import ApiCall, Client
 from admitq.runtime.credentials import Credentials
-from admitq.runtime.kinds import kinds_of
+from admitq.runtime.kinds import kinds_of, list_core_resources
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher

@@ -13,13 +13,10 @@ from admitq.asking.stored_objects import (
 )
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
-from admitq.runtime.kinds import kinds_of
+from admitq.runtime.kinds import kinds_of, list_core_resources
 from admitq.runtime.resources import (
     CONFIG_MAPS,
-    LIMIT_RANGES,
-    NAMESPACES,
     PRIORITY_CLASSES,
-    RUNTIME_CLASSES,
     Resource,
 )
 from admitq_api.labels import Names
@@ -49,18 +46,7 @@ async def list_stored_objects(client: Client, names: Names) -> StoredObjects:
         ApiError: a call failed.
     """
     kinds = kinds_of(names)
-    observed = (
-        kinds.resource_flavors,
-        kinds.admission_checks,
-        kinds.topologies,
-        kinds.cohorts,
-        kinds.cluster_queues,
-        NAMESPACES,
-        LIMIT_RANGES,
-        RUNTIME_CLASSES,
-        kinds.local_queues,
-        kinds.workloads,
-    )
+    observed = list_core_resources(kinds)
     others = (kinds.workload_priority_classes, PRIORITY_CLASSES)
     sorter = ObjectSorter(names)
     listed = await asyncio.gather(*(_list(client, resource, sorter) for resource in (*observed, *others)))

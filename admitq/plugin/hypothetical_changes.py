@@ -33,7 +33,7 @@ from admitq.plugin.answering import (
 )
 from admitq.plugin.cluster_access import ClusterAccess, call_cluster
 from admitq.plugin.command import Arguments
-from admitq.plugin.object_edits import DELETE, Edit, ObjectName, apply_edits, read_deletion, read_edits
+from admitq.plugin.object_edits import DELETE, Edit, apply_edits, read_deletion, read_edits
 from admitq.plugin.options import ClusterOptions
 from admitq.plugin.remedies import CommandError
 from admitq.runtime.errors import ApiError
@@ -135,7 +135,7 @@ def _reporting(read: Callable[[], Result]) -> Result:
 async def ask_visibility_api(access: ClusterAccess, changes: Changes) -> dict[str, Any] | None:
     """Return the answer of the visibility API; None if the cluster does not serve the question.
 
-    A user who may not ask about the whole cluster asks about the namespace.
+    It asks about the whole cluster. If the user may not do that, it asks about the namespace alone.
     """
     if access.names.visibility_group not in access.groups:
         return None
@@ -163,7 +163,7 @@ def _warn_of_ignored(reasons: Sequence[str]) -> None:
     warn([f"ignored: {reason}" for reason in reasons])
 
 
-async def _get(access: ClusterAccess, target: ObjectName) -> JsonObject | None:
+async def _get(access: ClusterAccess, target: ObjectId) -> JsonObject | None:
     resource: Resource = getattr(access.kinds, _RESOURCES[target.kind])
     try:
         return await access.client.get(resource, target.name, target.namespace or None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from admitq.manifests.objects import ObjectId
 from admitq.plugin.object_kinds import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, WORKLOAD
 from admitq.plugin.remedies import CommandError
 from admitq.plugin.stop_resume import stop_patch
@@ -25,21 +26,10 @@ _SERVER_FIELDS: Final = ("managedFields", "resourceVersion")
 """Fields of metadata that are no part of a manifest."""
 
 
-class ObjectName(NamedTuple):
-    """An object that an option names. The namespace is empty for cluster-scoped kinds."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
-
-
 class Edit(NamedTuple):
     """A change of one object: ``change`` returns the changed object."""
 
-    target: ObjectName
+    target: ObjectId
     change: Callable[[JsonObject], JsonObject]
 
 
@@ -131,7 +121,7 @@ def _deletion(api_version: str, kind: str, namespace: str, name: str) -> dict[st
 
 
 def apply_edits(
-    edits: Iterable[Edit], get: Callable[[ObjectName], JsonObject | None], names: Names
+    edits: Iterable[Edit], get: Callable[[ObjectId], JsonObject | None], names: Names
 ) -> list[dict[str, Any]]:
     """Return the changed objects as whole manifests.
 
@@ -143,7 +133,7 @@ def apply_edits(
     Raises:
         CommandError: an object does not exist, or does not have the quota to change.
     """
-    changed: dict[ObjectName, JsonObject] = {}
+    changed: dict[ObjectId, JsonObject] = {}
     for edit in edits:
         obj = changed.get(edit.target) or get(edit.target)
         if obj is None:
@@ -152,7 +142,7 @@ def apply_edits(
     return [_manifest(target, obj, names) for target, obj in changed.items()]
 
 
-def _manifest(target: ObjectName, obj: JsonObject, names: Names) -> dict[str, Any]:
+def _manifest(target: ObjectId, obj: JsonObject, names: Names) -> dict[str, Any]:
     metadata: Mapping[str, Any] = obj["metadata"]
     kept = {key: value for key, value in metadata.items() if key not in _SERVER_FIELDS}
     return {
@@ -202,7 +192,7 @@ def _quota(text: str) -> Edit:
         ]
         return apply_merge_patch(obj, {"spec": {"resourceGroups": groups}})
 
-    return Edit(ObjectName("ClusterQueue", "", queue), change)
+    return Edit(ObjectId("ClusterQueue", "", queue), change)
 
 
 def _quotas_of(obj: JsonObject) -> Iterable[tuple[str, str]]:
@@ -230,7 +220,7 @@ def _cohort(text: str) -> Edit:
             "removes the ClusterQueue from its cohort."
         )
     patch = {"spec": {"cohortName": cohort or None}}
-    return Edit(ObjectName("ClusterQueue", "", queue), partial(_patched, patch))
+    return Edit(ObjectId("ClusterQueue", "", queue), partial(_patched, patch))
 
 
 def _stop(text: str, namespace: str) -> Edit:
@@ -238,7 +228,7 @@ def _stop(text: str, namespace: str) -> Edit:
     for kind in (CLUSTER_QUEUE, LOCAL_QUEUE):
         if name and type_.lower() in {kind.name, *kind.aliases}:
             patch = stop_patch(kind)
-            target = ObjectName(kind.title, namespace if kind is LOCAL_QUEUE else "", name)
+            target = ObjectId(kind.title, namespace if kind is LOCAL_QUEUE else "", name)
             return Edit(target, partial(_patched, patch))
     raise CommandError(f"{STOP}: {text!r} is not cq/NAME or lq/NAME\nWrite, for example, {STOP} cq/team-a.")
 
@@ -254,7 +244,7 @@ def _priority(text: str, namespace: str) -> Edit:
             f"{PRIORITY}: {text!r} is not WORKLOAD=N\nWrite, for example, {PRIORITY} job-train-4c2f1=100."
         )
     patch = {"spec": {"priority": value}}
-    return Edit(ObjectName("Workload", namespace, name), partial(_patched, patch))
+    return Edit(ObjectId("Workload", namespace, name), partial(_patched, patch))
 
 
 def _patched(patch: Mapping[str, Any], obj: JsonObject) -> JsonObject:

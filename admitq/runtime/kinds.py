@@ -1,9 +1,9 @@
-"""The kinds of the API group of admitq, as resources of the API server."""
+"""The kinds of the API group of admitq, as resources of the API server, and those that the core observes."""
 
 from dataclasses import dataclass
 from functools import cache
 
-from admitq.runtime.resources import Resource
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
 from admitq_api.labels import Names
 
 
@@ -39,4 +39,20 @@ def kinds_of(names: Names) -> Kinds:
         provisioning_request_configs=resource("provisioningrequestconfigs", "ProvisioningRequestConfig"),
         topologies=resource("topologies", "Topology"),
         workload_priority_classes=resource("workloadpriorityclasses", "WorkloadPriorityClass"),
+    )
+
+
+def list_core_resources(kinds: Kinds) -> tuple[Resource, ...]:
+    """Return the resources that the core observes."""
+    return (
+        kinds.resource_flavors,
+        kinds.admission_checks,
+        kinds.topologies,
+        kinds.cohorts,
+        kinds.cluster_queues,
+        NAMESPACES,
+        LIMIT_RANGES,
+        RUNTIME_CLASSES,
+        kinds.local_queues,
+        kinds.workloads,
     )

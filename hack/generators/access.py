@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from admitq.app.core_inputs import list_core_resources
 from admitq.controllers.rbac import (
     ELASTIC_POD_PERMISSIONS,
     Permission,
@@ -22,7 +21,7 @@ from admitq.controllers.rbac import (
 from admitq.integrations.base import Integration
 from admitq.integrations.custom import create_integration
 from admitq.integrations.registry import BUILT_IN_KINDS
-from admitq.runtime.kinds import kinds_of
+from admitq.runtime.kinds import kinds_of, list_core_resources
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, OutcomeSign, StatusSign
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for

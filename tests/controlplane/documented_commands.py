@@ -42,6 +42,20 @@ def with_names(text: str, workloads: Mapping[str, str]) -> str:
     return text
 
 
+async def one_runs_and_one_waits(stage: Stage) -> dict[str, str]:
+    """Run jobs, so that run times are known; then let one run and one wait. Return the names of Workloads."""
+    await stage.active_queues()
+    for number in (1, 2, 3):
+        await stage.job(f"train-{number}", seconds=1.0)
+    for number in (1, 2, 3):
+        await stage.until_finished(f"train-{number}")
+    await stage.job("train-4", cpu=3)
+    await stage.until_running("train-4")
+    await stage.job("next", cpu=2)
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
+    return {job: (await stage.workload(job))["metadata"]["name"] for job in ("train-4", "next")}
+
+
 async def run_in_shell(installation: Installation, command: str, folder: Path | None = None) -> str:
     """Return what a command prints; it may fail."""
     process = await asyncio.create_subprocess_shell(

@@ -11,12 +11,11 @@ from admitq.core.asking.cheapest_changes import find_cheapest_changes
 from admitq.core.asking.explain import explain
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
+from admitq.runtime.kinds import list_core_resources
 from admitq.translate.explanations import explanation_lines
 from localcluster.installation import Installation
 from tests.controlplane.stage import Stage
 from tests.controlplane.user_programs import kubectl
-
-FOREIGN = "namespaces,limitranges,runtimeclasses.node.k8s.io"
 
 
 async def test_dump_by_kubectl_has_the_explanation_of_the_running_cluster(
@@ -27,17 +26,7 @@ async def test_dump_by_kubectl_has_the_explanation_of_the_running_cluster(
     await stage.until_running("first")
     await stage.job("second", cpu=2)
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "second")
-    kinds = stage.kinds
-    own = (
-        kinds.resource_flavors,
-        kinds.admission_checks,
-        kinds.topologies,
-        kinds.cohorts,
-        kinds.cluster_queues,
-        kinds.local_queues,
-        kinds.workloads,
-    )
-    wanted = ",".join([*map(str, own), FOREIGN])
+    wanted = ",".join(map(str, list_core_resources(stage.kinds)))
     key = ObjectKey(stage.namespace, (await stage.workload("second"))["metadata"]["name"])
     for output in ("yaml", "json"):
         dump = await kubectl(admitq_running.cluster, "get", wanted, "-A", "-o", output)

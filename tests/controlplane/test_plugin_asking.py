@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admitq.runtime.kinds import Kinds
+from admitq.runtime.kinds import list_core_resources
 from admitq.runtime.resources import JOBS
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster.installation import Installation
@@ -15,6 +15,7 @@ from tests.controlplane.conftest import Plugin
 from tests.controlplane.documented_commands import (
     comparable,
     documented_commands,
+    one_runs_and_one_waits,
     run_in_shell,
     with_names,
 )
@@ -24,23 +25,6 @@ from tests.controlplane.user_programs import kubectl
 
 FINISHED = '"event":"state dump: finished"'
 """The last line of a state dump in a log."""
-FOREIGN = "namespaces,limitranges,runtimeclasses.node.k8s.io"
-
-
-def list_own_kinds(kinds: Kinds) -> list[str]:
-    """Return the kinds of admitq on which decisions depend, as kubectl names them."""
-    return [
-        str(each)
-        for each in (
-            kinds.resource_flavors,
-            kinds.admission_checks,
-            kinds.topologies,
-            kinds.cohorts,
-            kinds.cluster_queues,
-            kinds.local_queues,
-            kinds.workloads,
-        )
-    ]
 
 
 async def waiting_behind_a_running_job(stage: Stage) -> str:
@@ -68,7 +52,7 @@ async def test_explanation_of_the_cluster_is_that_of_its_dump(
     assert {"job/first", "job/second", name} <= set(completed.splitlines())
     document = json.loads(await plugin("explain", name, "-o", "json"))
     assert "\n".join([*document["text"], ""]) == shown
-    wanted = ",".join([*list_own_kinds(stage.kinds), FOREIGN])
+    wanted = ",".join(map(str, list_core_resources(stage.kinds)))
     dump = tmp_path / "dump.yaml"
     dump.write_text(await kubectl(admitq_running.cluster, "get", wanted, "-A", "-o", "yaml"))
     from_dump = ("job/second", f"--from={dump}", f"--api-group={stage.names.group}")
@@ -107,16 +91,7 @@ async def test_commands_about_a_waiting_job_print_the_documented_output(
 ) -> None:
     if stage.names.group != DEFAULT_GROUP:
         pytest.skip("the documentation is written for admitq's own group")
-    await stage.active_queues()
-    for number in (1, 2, 3):
-        await stage.job(f"train-{number}", seconds=1.0)
-    for number in (1, 2, 3):
-        await stage.until_finished(f"train-{number}")
-    await stage.job("train-4", cpu=3)
-    await stage.until_running("train-4")
-    await stage.job("next", cpu=2)
-    await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
-    workloads = {job: (await stage.workload(job))["metadata"]["name"] for job in ("train-4", "next")}
+    workloads = await one_runs_and_one_waits(stage)
     commands = documented_commands("why-is-it-pending.md", stage)
     assert len(commands) == 4
     for part in commands:

@@ -16,26 +16,13 @@ from tests.controlplane.documented_commands import (
     WORKLOAD_NAME,
     comparable,
     documented_commands,
+    one_runs_and_one_waits,
     run_in_shell,
     with_names,
 )
 from tests.controlplane.stage import Stage
 
 GUIDE = "what-if.md"
-
-
-async def one_runs_and_one_waits(stage: Stage) -> dict[str, str]:
-    """Run jobs, so that run times are known; then let one run and one wait. Return the names of Workloads."""
-    await stage.active_queues()
-    for number in (1, 2, 3):
-        await stage.job(f"train-{number}", seconds=1.0)
-    for number in (1, 2, 3):
-        await stage.until_finished(f"train-{number}")
-    await stage.job("train-4", cpu=3)
-    await stage.until_running("train-4")
-    await stage.job("next", cpu=2)
-    await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
-    return {job: (await stage.workload(job))["metadata"]["name"] for job in ("train-4", "next")}
 
 
 def without_starts(output: str) -> list[str]:

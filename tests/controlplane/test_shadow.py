@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from admitq.app.core_inputs import list_core_resources
+from admitq.runtime.kinds import list_core_resources
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.recording import sum_of_series

@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-from admitq.app.core_inputs import list_core_resources
 from admitq.core import events
 from admitq.core.handlers import HANDLERS
 from admitq.core.state import AdmissionState
@@ -18,6 +17,7 @@ from admitq.manager.manager import Manager
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
+from admitq.runtime.kinds import list_core_resources
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import ObjectChange
 from admitq.workloads.transitions import is_reserved

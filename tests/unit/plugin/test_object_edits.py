@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from admitq.plugin.object_edits import ObjectName, apply_edits, read_deletion, read_edits
+from admitq.manifests.objects import ObjectId
+from admitq.plugin.object_edits import apply_edits, read_deletion, read_edits
 from admitq.plugin.remedies import CommandError
 from admitq_api.json_objects import value_at
 from tests.unit.controllers.builders import NAMES
 
-QUEUE = ObjectName("ClusterQueue", "", "cq")
+QUEUE = ObjectId("ClusterQueue", "", "cq")
 RESOURCES = ("spec", "resourceGroups", 0, "flavors", 0, "resources")
 JOBS = [("batch/v1", "Job", "jobs"), ("ray.io/v1", "RayJob", "rayjobs")]
 
@@ -21,10 +22,10 @@ def cluster_queue() -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"cohortName": "all", "resourceGroups": groups}, "status": {}}
 
 
-STORED: dict[ObjectName, dict[str, Any]] = {
+STORED: dict[ObjectId, dict[str, Any]] = {
     QUEUE: cluster_queue(),
-    ObjectName("LocalQueue", "ns", "lq"): {"metadata": {"name": "lq", "namespace": "ns"}, "spec": {}},
-    ObjectName("Workload", "ns", "w"): {"metadata": {"name": "w", "namespace": "ns"}, "spec": {}},
+    ObjectId("LocalQueue", "ns", "lq"): {"metadata": {"name": "lq", "namespace": "ns"}, "spec": {}},
+    ObjectId("Workload", "ns", "w"): {"metadata": {"name": "w", "namespace": "ns"}, "spec": {}},
 }
 
 
