@@ -20,8 +20,11 @@ _kubectl_admitq() {
     local line
     COMPREPLY=()
     while IFS= read -r line; do
-        [[ $line == :* ]] && continue
-        COMPREPLY+=("${line%%$'\\t'*}")
+        case $line in
+            :0) ;;
+            :*) compopt +o bashdefault +o default 2>/dev/null ;;
+            *) COMPREPLY+=("${line%%$'\\t'*}") ;;
+        esac
     done < <(kubectl_complete-admitq "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -o bashdefault -o default -F _kubectl_admitq kubectl-admitq
@@ -29,9 +32,10 @@ complete -o bashdefault -o default -F _kubectl_admitq kubectl-admitq
     "zsh": """\
 #compdef kubectl-admitq
 _kubectl_admitq() {
-    local line
+    local line files
     local -a candidates
     while IFS= read -r line; do
+        [[ $line == :0 ]] && files=1
         [[ $line == :* ]] && continue
         line=${line//:/\\\\:}
         candidates+=("${line/$'\\t'/:}")
@@ -39,7 +43,7 @@ _kubectl_admitq() {
     [[ ${words[CURRENT]} == -*=* ]] && compset -P '*='
     if (( ${#candidates} )); then
         _describe 'kubectl admitq' candidates
-    else
+    elif [[ -n $files ]]; then
         _files
     fi
 }
@@ -50,14 +54,24 @@ function __kubectl_admitq_complete
     set -l current (commandline -ct)
     set -l words (commandline -opc) "$current"
     set -l prefix (string match -r -- '^-[^=]*=' "$current")
-    for line in (kubectl_complete-admitq $words[2..-1] 2>/dev/null | string match -v -r '^:')
-        echo "$prefix$line"
+    for line in (kubectl_complete-admitq $words[2..-1] 2>/dev/null)
+        switch "$line"
+            case ':0'
+                printf '%s\\n' "$prefix"(__fish_complete_path (string replace -- "$prefix" '' "$current"))
+            case ':*'
+            case '*'
+                echo "$prefix$line"
+        end
     end
 end
 complete -c kubectl-admitq -f -a '(__kubectl_admitq_complete)'
 """,
 }
-"""The scripts. They complete ``kubectl-admitq``; the script of kubectl completes ``kubectl admitq``."""
+"""The scripts. They complete ``kubectl-admitq``; the script of kubectl completes ``kubectl admitq``.
+
+Each reads candidates and the directive of ``render_answer``. It completes names of files only if these may
+follow.
+"""
 
 
 def print_script(arguments: Arguments) -> None:

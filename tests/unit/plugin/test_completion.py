@@ -1,8 +1,10 @@
 """What may come next on a command line."""
 
+import os
 import subprocess
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
+from shutil import which
 from typing import Any, cast
 
 import pytest
@@ -134,20 +136,63 @@ def test_names_that_cannot_be_read_are_none(tmp_path: Path, source: str) -> None
     assert look_up(source, {"kubeconfig": str(tmp_path / "missing")}) == []
 
 
-def test_script_of_bash_completes_the_last_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["completion", "bash"])
-    script = capsys.readouterr().out
-    (tmp_path / "kubectl_complete-admitq").write_text(
-        "#!/bin/sh\nprintf '%s\\tmeaning\\n' \"$@\" ; echo :4\n"
-    )
-    (tmp_path / "kubectl_complete-admitq").chmod(0o755)
-    program = f"""{script}
-PATH={tmp_path}:$PATH COMP_WORDS=(kubectl-admitq stop 'a b' '' later) COMP_CWORD=3
+COMPLETIONS: Mapping[str, str] = {
+    "bash": """{script}
+COMP_WORDS=(kubectl-admitq {words}) COMP_CWORD=2
+compopt() {{ [[ "$*" == "+o bashdefault +o default" ]] && files=; }}
+files=files
 _kubectl_admitq
-printf '[%s]' "${{COMPREPLY[@]}}"
-"""
-    result = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout == "[stop][a b][]"
+[[ -z ${{COMPREPLY[*]}} ]] && echo "$files" || printf '%s\n' "${{COMPREPLY[@]}}"
+""",
+    "zsh": """compdef() {{ }}
+compset() {{ }}
+_describe() {{ print -rl -- "${{(P@)2}}" }}
+_files() {{ echo files }}
+{script}
+words=(kubectl-admitq {words}) CURRENT=3
+_kubectl_admitq
+""",
+    "fish": """{script}
+function __fish_complete_path; echo files; end
+complete -C "kubectl-admitq {words}"
+""",
+}
+"""For each shell, a program that loads a script, and prints the completions of words, or "files"."""
+
+
+@pytest.mark.parametrize(
+    ("answered", "words", "completions"),
+    [
+        ("stop\\tStop it.\\nstart\\n:4", "a st", {"stop", "start"}),
+        (":4", "a ''", set[str]()),
+        (":0", "a ''", {"files"}),
+    ],
+    ids=["words", "nothing", "files"],
+)
+@pytest.mark.parametrize("shell", COMPLETIONS)
+def test_scripts_complete_the_last_word(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    shell: str,
+    answered: str,
+    words: str,
+    completions: set[str],
+) -> None:
+    if which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    run(["completion", shell])
+    program = COMPLETIONS[shell].format(script=capsys.readouterr().out, words=words)
+    answerer = tmp_path / "kubectl_complete-admitq"
+    answerer.write_text(f"#!/bin/sh\n[ $# = 2 ] && printf '{answered}\\n'\n")
+    answerer.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    result = subprocess.run(
+        [shell, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    # zsh and fish print the meanings, too.
+    assert {line.partition("\t")[0].partition(":")[0] for line in result.stdout.split("\n")} - {
+        ""
+    } == completions
 
 
 class PagingClient:
