@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from admitq.asking.answers import eta_document, explanation_document
-from admitq.asking.branches import BranchError, branch_of
+from admitq.asking.branch_processes import BranchError
+from admitq.asking.branches import branch_of
 from admitq.asking.listed_objects import list_stored_objects
 from admitq.asking.object_files import read_object_files
 from admitq.asking.sources import AskedCluster, observe_files, observe_objects, suppose_manifests

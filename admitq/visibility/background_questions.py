@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from admitq.asking.branches import BranchDeadlineExceeded, BranchFailed, ask_in_background, branch_of
+from admitq.asking.branch_processes import BranchDeadlineExceeded, BranchFailed
+from admitq.asking.branches import ask_in_background, branch_of
 from admitq.core.asking.branch import Branch
 from admitq.core.asking.execution import EndlessDecisionsError
 from admitq.core.model import Instant

@@ -2,8 +2,10 @@ import asyncio
 import errno
 import gc
 import os
+import resource
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -13,13 +15,8 @@ from typing import Any
 
 import pytest
 
-from admitq.asking.branches import (
-    BranchDeadlineExceeded,
-    BranchFailed,
-    ask,
-    ask_in_background,
-    branch_of,
-)
+from admitq.asking.branch_processes import BranchDeadlineExceeded, BranchFailed, ChildLimits, Send
+from admitq.asking.branches import ask, ask_for_parts, ask_in_background, branch_of
 from admitq.core.events import CyclesRequested
 from admitq.core.instructions import ReserveQuota
 from admitq.core.state import AdmissionState, CycleInProgressError
@@ -230,8 +227,6 @@ def test_signal_to_child_does_not_run_handlers_of_parent(state: AdmissionState) 
 
 def test_child_collects_no_garbage_and_its_cpu_time_is_limited(state: AdmissionState) -> None:
     def look(_state: AdmissionState) -> tuple[bool, tuple[int, int]]:
-        import resource  # noqa: PLC0415
-
         return gc.isenabled(), resource.getrlimit(resource.RLIMIT_CPU)
 
     assert ask(state, look, deadline_s=5.5) == (False, (7, 7))
@@ -290,3 +285,153 @@ def test_branch_of_a_branch_answers(state: AdmissionState) -> None:
         return [branch(reservations), reservations(copy), branch_of(copy, deadline_s=ENOUGH_S)(reservations)]
 
     assert ask(state, question, deadline_s=ENOUGH_S) == [["one", "two"], ["one", "two"], []]
+
+
+# --- answers in parts -------------------------------------------------------------------------------------
+
+
+async def parts_of(
+    state: AdmissionState, question: Callable[[AdmissionState, Send], None], deadline_s: float = ENOUGH_S
+) -> list[object]:
+    """Return the parts of an answer. Those that arrive before an error are notes of the error."""
+    parts: list[object] = []
+    try:
+        await ask_for_parts(state, question, parts.append, ChildLimits(deadline_s))
+    except Exception as error:
+        error.add_note(f"parts: {parts}")
+        raise
+    return parts
+
+
+async def test_parts_of_an_answer_arrive_in_order_and_whole(state: AdmissionState) -> None:
+    def question(copy: AdmissionState, send: Send) -> None:
+        send(reservations(copy))
+        for size in (0, 3_000_000, 1):
+            send(b"x" * size)
+
+    with no_child_left():
+        assert await parts_of(state, question) == [["one", "two"], b"", b"x" * 3_000_000, b"x"]
+        assert await parts_of(state, lambda _state, _send: None) == []
+
+
+async def test_part_arrives_while_the_child_works_on_the_next_one(state: AdmissionState) -> None:
+    """The child sends its process id and waits. The caller ends it once it has received this part."""
+
+    def question(_state: AdmissionState, send: Send) -> None:
+        send(os.getpid())
+        signal.pause()
+
+    with no_child_left(), pytest.raises(BranchFailed, match="ended with signal SIGTERM"):
+        await ask_for_parts(
+            state, question, lambda pid: os.kill(int(str(pid)), signal.SIGTERM), ChildLimits(ENOUGH_S)
+        )
+
+
+def send_then(end: Callable[[], object]) -> Callable[[AdmissionState, Send], None]:
+    def question(_state: AdmissionState, send: Send) -> None:
+        send("first")
+        end()
+
+    return question
+
+
+def fail() -> None:
+    raise KeyError("no such workload")
+
+
+@pytest.mark.parametrize(
+    ("end", "deadline_s", "error", "words"),
+    [
+        (fail, ENOUGH_S, KeyError, "no such workload"),
+        (lambda: os._exit(3), ENOUGH_S, BranchFailed, "ended with exit code 3"),
+        (signal.pause, 0.5, BranchDeadlineExceeded, r"no answer within 0\.500 s"),
+    ],
+)
+async def test_parts_before_an_error_arrive(
+    state: AdmissionState, end: Callable[[], object], deadline_s: float, error: type[Exception], words: str
+) -> None:
+    with no_child_left(), pytest.raises(error, match=words) as raised:
+        await parts_of(state, send_then(end), deadline_s=deadline_s)
+    assert "parts: ['first']" in raised.value.__notes__
+
+
+async def test_error_of_the_receiver_ends_the_child(state: AdmissionState) -> None:
+    def refuse(part: object) -> None:
+        raise ValueError(part)
+
+    with no_child_left(), pytest.raises(ValueError, match="first"):
+        await ask_for_parts(state, send_then(signal.pause), refuse, ChildLimits(ENOUGH_S))
+
+
+async def test_child_and_its_children_have_low_priority_and_limited_memory(state: AdmissionState) -> None:
+    def look(_state: AdmissionState) -> tuple[int, bool]:
+        try:
+            return os.nice(0), len(bytearray(1 << 30)) == 0
+        except MemoryError:
+            return os.nice(0), True
+
+    def question(copy: AdmissionState, send: Send) -> None:
+        send(look(copy))
+        send(branch_of(copy, deadline_s=ENOUGH_S)(look))
+
+    nice = min(19, os.nice(0) + 7)
+    parts: list[object] = []
+    await ask_for_parts(state, question, parts.append, ChildLimits(ENOUGH_S, nice=7, new_memory=1 << 26))
+    assert parts == [(nice, True)] * 2
+
+
+# --- orphans ----------------------------------------------------------------------------------------------
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends orphans")
+
+
+async def until_ended(pid: int) -> None:
+    """Wait until a process has ended, whether or not another process has waited for it."""
+    async with asyncio.timeout(ENOUGH_S):
+        while text_if_exists(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"]):
+            await asyncio.sleep(0.001)
+
+
+@needs_linux
+async def test_grandchild_of_a_killed_child_ends(state: AdmissionState, tmp_path: Path) -> None:
+    def wait(_state: AdmissionState) -> None:
+        (tmp_path / "new").write_text(str(os.getpid()))
+        (tmp_path / "new").rename(tmp_path / "pid")
+        signal.pause()
+
+    asked = asyncio.create_task(
+        ask_in_background(state, lambda copy: branch_of(copy, deadline_s=ENOUGH_S)(wait), deadline_s=ENOUGH_S)
+    )
+    grandchild = int(await text_of(tmp_path / "pid"))
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    await until_ended(grandchild)
+
+
+_PROGRAM = """
+import asyncio, os, signal
+from admitq.asking.branch_processes import ChildLimits
+from admitq.asking.branches import ask_for_parts, branch_of
+from admitq.core.state import AdmissionState
+
+def question(state, send):
+    send(os.getpid())
+    branch_of(state, deadline_s=60)(lambda copy: signal.pause())
+
+asyncio.run(
+    ask_for_parts(AdmissionState(), question, lambda pid: print(pid, flush=True), ChildLimits(60))
+)
+"""
+"""A program with a child that prints its process id, and has a child itself."""
+
+
+@needs_linux
+async def test_no_child_outlives_a_killed_process() -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", _PROGRAM, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    child = int(await process.stdout.readline())
+    grandchild = int(await text_of(Path(f"/proc/{child}/task/{child}/children")))
+    process.kill()
+    await process.wait()
+    await until_ended(child)
+    await until_ended(grandchild)
