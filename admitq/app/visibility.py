@@ -208,6 +208,7 @@ class VisibilityPart:
         self._is_synced = True
         tasks.create_task(self._run(), name="visibility")
         tasks.create_task(self._questions.load(), name="load manifests")
+        tasks.create_task(self._questions.forecast_trees(), name="cohort tree forecasts")
 
     async def stop(self) -> None:
         """Answer the requests that were sent, and close the port."""
@@ -228,6 +229,7 @@ class VisibilityPart:
         """Let the core do what is due, until cancelled. After a failure of the core, rebuild its state."""
         while True:
             if self._recovery.is_rebuild_due:
+                self._questions.forget_forecasts()
                 await self._recovery.rebuild_state()
                 self._version += 1
             with self._recovery.contain_failures(CYCLE, None):

@@ -25,6 +25,7 @@ from admitq.translate.read_options import configured_read_options
 from admitq.visibility.background_questions import BackgroundQuestions
 from admitq.visibility.hypothetical_changes import HypotheticalCluster, list_hypothetical_changes
 from admitq.visibility.routes import Subresource
+from admitq.visibility.tree_forecasts import TreeForecasts
 from admitq.visibility.workload_questions import list_workload_questions
 from admitq_api.feature_gates import Gate
 from admitq_api.json_objects import JsonObject, value_at
@@ -100,6 +101,7 @@ class VisibilityQuestions:
             load_custom_integrations(configuration),
             gates[Gate.PARTIAL_ADMISSION],
         )
+        self._trees = TreeForecasts(state, self._cluster.estimates)
         self.watchers = [
             Watcher(client, store.resource, store, observe=on_watch, errors=self._errors) for store in classes
         ]
@@ -113,7 +115,7 @@ class VisibilityQuestions:
         """Return the subresources and resources that are questions."""
         group = self._cluster.names.visibility_group
         return (
-            *list_workload_questions(self._questions, self._cluster.estimates, group),
+            *list_workload_questions(self._questions, self._trees, self._cluster.estimates, group),
             *list_hypothetical_changes(self._questions, self._cluster),
         )
 
@@ -121,6 +123,14 @@ class VisibilityQuestions:
         """Load what questions about hypothetical changes need, beside other work. Never raises."""
         with self._errors.contain(ErrorPart.OBSERVATION, "manifests"):
             await asyncio.to_thread(self._cluster.load)
+
+    async def forecast_trees(self) -> None:
+        """Make the forecasts of cohort trees that questions begin, until cancelled."""
+        await self._trees.run()
+
+    def forget_forecasts(self) -> None:
+        """Drop forecasts that rest on a state which does not show the cluster."""
+        self._trees.forget()
 
     def observe_workload(self, change: ObjectChange) -> None:
         """Observe a change of a Workload. Never raises."""

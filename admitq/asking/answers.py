@@ -12,9 +12,10 @@ from typing import Any, Final
 from admitq.asking.patience import percent_used
 from admitq.core.asking.branch import Branch
 from admitq.core.asking.cheapest_changes import find_cheapest_changes
+from admitq.core.asking.course import Bound, EstimateOf, ForecastBounds
 from admitq.core.asking.due_decisions import assume_due_decisions
 from admitq.core.asking.explain import explain
-from admitq.core.asking.forecast import Bound, Delay, EstimateOf, ForecastBounds, delays, forecast
+from admitq.core.asking.forecast import Delay, Forecast, delays, forecast
 from admitq.core.asking.what_if import Difference, NodeName, what_if
 from admitq.core.events import (
     ClusterQueueChanged,
@@ -29,8 +30,9 @@ from admitq.core.state import AdmissionState
 from admitq.core.waiting.queue_positions import Window
 from admitq.translate.differences import DifferenceAnswer
 from admitq.translate.explanations import explanation_json, explanation_lines
-from admitq.translate.forecasts import forecast_json, forecast_lines
+from admitq.translate.forecasts import TreeProgress, forecast_json, forecast_lines, progress_json
 from admitq.translate.viewers import EVERYTHING, Viewer
+from admitq_api.conditions import format_time
 
 HORIZON: Final[Instant] = 30 * 86_400 * SECOND
 """How far forecasts look ahead."""
@@ -98,15 +100,54 @@ def eta_document(
     Raises:
         EndlessDecisionsError: the core decides endlessly.
     """
+    found = forecast_start(state, key, now=now, branch=branch, estimate_of=estimate_of, seconds=seconds)
+    return None if found is None else start_document(key, found, now=now)
+
+
+def forecast_start(
+    state: AdmissionState,
+    key: ObjectKey,
+    *,
+    now: Instant,
+    branch: Branch,
+    estimate_of: EstimateOf,
+    seconds: float,
+) -> Forecast | None:
+    """Return the forecast of the start of a workload; None if it does not exist.
+
+    The arguments are those of ``eta_document``.
+
+    Raises:
+        EndlessDecisionsError: the core decides endlessly.
+    """
     bounds = ForecastBounds(percent_used(seconds), HORIZON)
     assume_due_decisions(state, now, [key])
-    found = forecast([key], now=now, branch=branch, estimate_of=estimate_of, bounds=bounds).get(key)
-    if found is None:
-        return None
+    return forecast([key], now=now, branch=branch, estimate_of=estimate_of, bounds=bounds).get(key)
+
+
+def start_document(
+    key: ObjectKey,
+    found: Forecast,
+    *,
+    now: Instant,
+    as_of: Instant | None = None,
+    tree: TreeProgress | None = None,
+) -> dict[str, Any]:
+    """Return the forecast of the start of a workload as JSON values.
+
+    Args:
+        key: the workload.
+        found: the forecast.
+        now: the present instant, in nanoseconds since the Unix epoch.
+        as_of: the instant of the forecast; None: now.
+        tree: the progress of a forecast of the cohort tree, if there is one.
+    """
     return {
         "workload": {"namespace": key.namespace, "name": key.name},
+        "asOf": format_time(now if as_of is None else as_of),
         **forecast_json(found),
-        "text": forecast_lines(key, found, now=now, horizon=HORIZON),
+        "treeForecast": progress_json(tree),
+        "text": forecast_lines(key, found, now=now, horizon=HORIZON, as_of=as_of, tree=tree),
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from admitq.asking.run_records import RunTimeFacts, read_run, read_run_time_facts, read_training_estimate
-from admitq.core.asking.forecast import EstimateOf
+from admitq.core.asking.course import EstimateOf
 from admitq.core.asking.run_times import Run, RunTimeEstimate, RunTimeHistory
 from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.translate.metadata import key_of

@@ -9,7 +9,7 @@ from admitq.asking.object_files import ReadFiles
 from admitq.asking.observed_cluster import UnreadableObject, observe_cluster
 from admitq.asking.run_time_estimates import run_time_estimates
 from admitq.asking.stored_objects import SourceError, StoredObjects
-from admitq.core.asking.forecast import EstimateOf
+from admitq.core.asking.course import EstimateOf
 from admitq.core.model import Instant
 from admitq.core.state import AdmissionState
 from admitq.integrations.custom import load_custom_integrations

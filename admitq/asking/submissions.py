@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from admitq.asking.answers import HORIZON
 from admitq.core.asking.branch import Branch
+from admitq.core.asking.course import EstimateOf, ForecastBounds
 from admitq.core.asking.due_decisions import assume_due_decisions
-from admitq.core.asking.forecast import EstimateOf, Forecast, ForecastBounds, forecast
+from admitq.core.asking.forecast import Forecast, forecast
 from admitq.core.asking.submission import Submission, SubmissionVerdict, try_submission
 from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey

@@ -19,6 +19,7 @@ from admitq.asking.object_files import read_object_files
 from admitq.asking.sources import AskedCluster, observe_files, observe_objects, suppose_manifests
 from admitq.asking.stored_objects import SourceError, StoredObjects
 from admitq.core.model import ObjectKey
+from admitq.plugin.answer_waits import ask_until_median, parse_wait
 from admitq.plugin.cluster_access import ClusterAccess, call_cluster
 from admitq.plugin.command import Arguments
 from admitq.plugin.documents import print_document
@@ -32,8 +33,11 @@ from admitq.runtime.resources import Resource
 from admitq_api.json_objects import as_list, as_text
 from admitq_api.labels import Names
 
+ETA: Final = "eta"
+"""The question when a workload starts, as a subresource of the visibility API."""
+
 SECONDS: Final = 5.0
-"""The time for an answer of this process."""
+"""The time for an answer of this process, if the command line gives no more."""
 
 PATIENCE: Final = 2.0
 """How many times as long a question may take until it is stopped."""
@@ -64,26 +68,31 @@ def ask_about_workload(subresource: str, arguments: Arguments) -> Document:
 
     Args:
         subresource: the question, as the subresource of the visibility API: ``explanation`` or ``eta``.
-        arguments: the command line.
+        arguments: the command line. For ``eta``, it has how long to wait for a better answer.
 
     Raises:
         CommandError: the workload does not exist, or there is no answer.
     """
+    wait_s = parse_wait(arguments.wait) if subresource == ETA else 0.0
     target = read_target(arguments.target)
     if arguments.from_:
         cluster = read_cluster_of_files(arguments)
         cluster = reporting(lambda: suppose_manifests(cluster, arguments.namespace or "default"))
-        return _answer(cluster, _find_in_files(cluster, target, arguments.namespace), subresource)
+        return _answer(cluster, _find_in_files(cluster, target, arguments.namespace), subresource, wait_s)
 
     async def read(access: ClusterAccess) -> "Document | _Listed":
         key = await find_key(access, target)
         path = _workloads(access.names).path(*key, subresource)
-        answer = await ask_server(access, "GET", path, name=key.name)
+
+        async def ask(*raised: int) -> Document | None:
+            return await ask_server(access, "GET", path, name=key.name, raised=raised)
+
+        answer = await (ask_until_median(ask, wait_s) if subresource == ETA else ask())
         return answer or _Listed(await list_stored_objects(access.client, access.names), key)
 
     listed = reporting(lambda: call_cluster(ClusterOptions.of(arguments), read, about=WORKLOAD))
     if isinstance(listed, _Listed):
-        return _answer(observe_listed(listed.objects, arguments), listed.key, subresource)
+        return _answer(observe_listed(listed.objects, arguments), listed.key, subresource, wait_s)
     return listed
 
 
@@ -169,7 +178,7 @@ def _find_in_files(cluster: AskedCluster, target: Target, namespace: str | None)
     return find_key_of_stored(workloads, target, namespace)
 
 
-def _answer(cluster: AskedCluster, key: ObjectKey, subresource: str) -> Document:
+def _answer(cluster: AskedCluster, key: ObjectKey, subresource: str, wait_s: float) -> Document:
     """Return the answer about a workload of a cluster.
 
     Raises:
@@ -177,11 +186,12 @@ def _answer(cluster: AskedCluster, key: ObjectKey, subresource: str) -> Document
     """
     ask = {
         "explanation": explanation_document,
-        "eta": partial(eta_document, estimate_of=cluster.estimate_of),
+        ETA: partial(eta_document, estimate_of=cluster.estimate_of),
     }[subresource]
-    branch = branch_of(cluster.state, deadline_s=SECONDS * PATIENCE)
+    seconds = max(SECONDS, wait_s)
+    branch = branch_of(cluster.state, deadline_s=seconds * PATIENCE)
     document = reporting_branch_errors(
-        lambda: ask(cluster.state, key, now=cluster.now, branch=branch, seconds=SECONDS)
+        lambda: ask(cluster.state, key, now=cluster.now, branch=branch, seconds=seconds)
     )
     if document is None:
         raise CommandError(f"workload {key} does not exist\nkubectl admitq list workloads lists what exists.")

@@ -21,6 +21,7 @@ from admitq.asking.stored_objects import StoredObjects
 from admitq.integrations.registry import load_integrations
 from admitq.manifests.documents import Document, InputError, read_file, read_text
 from admitq.manifests.objects import Manifests, ObjectId
+from admitq.plugin.answer_waits import parse_wait
 from admitq.plugin.answering import (
     PATIENCE,
     SECONDS,
@@ -80,11 +81,13 @@ def ask_what_if(arguments: Arguments) -> dict[str, Any]:
             "no change to ask about\n"
             "Name manifests with -f FILE, or use --quota, --cohort, --stop, --delete or --priority."
         )
+    wait_s = parse_wait(arguments.wait)
     if arguments.from_:
         namespace = arguments.namespace or "default"
         files = read_cluster_of_files(arguments)
         cluster = reporting(lambda: suppose_manifests(files, namespace))
-        return _answer(cluster, _changes(documents, arguments, namespace, cluster.objects.names), namespace)
+        changes = _changes(documents, arguments, namespace, cluster.objects.names)
+        return _answer(cluster, changes, namespace, wait_s)
 
     async def ask(access: ClusterAccess) -> "dict[str, Any] | tuple[StoredObjects, Changes, str]":
         changes = _changes(documents, arguments, access.namespace, access.names)
@@ -97,7 +100,7 @@ def ask_what_if(arguments: Arguments) -> dict[str, Any]:
     if isinstance(found, dict):
         return found
     objects, changes, namespace = found
-    return _answer(observe_listed(objects, arguments), changes, namespace)
+    return _answer(observe_listed(objects, arguments), changes, namespace, wait_s)
 
 
 def _read_manifests(path: str) -> list[Document]:
@@ -219,7 +222,7 @@ def _with_places(message: str, documents: Sequence[Document]) -> str:
 # --- in this process ----------------------------------------------------------------------------------
 
 
-def _answer(cluster: AskedCluster, changes: Changes, namespace: str) -> dict[str, Any]:
+def _answer(cluster: AskedCluster, changes: Changes, namespace: str, wait_s: float) -> dict[str, Any]:
     """Return the answer about a cluster of stored objects.
 
     Raises:
@@ -248,8 +251,9 @@ def _answer(cluster: AskedCluster, changes: Changes, namespace: str) -> dict[str
         cluster.now,
         jobs=objects.others,
     )
-    branch = branch_of(cluster.state, deadline_s=SECONDS * PATIENCE)
+    seconds = max(SECONDS, wait_s)
+    branch = branch_of(cluster.state, deadline_s=seconds * PATIENCE)
     ask = partial(what_if_document, cluster.state, hypotheses.events)
     return reporting_branch_errors(
-        lambda: ask(now=cluster.now, branch=branch, estimate_of=estimate_of, seconds=SECONDS)
+        lambda: ask(now=cluster.now, branch=branch, estimate_of=estimate_of, seconds=seconds)
     )

@@ -32,6 +32,12 @@ CONFIG: Final = Parameter(
     "FILE",
     completes="files",
 )
+WAIT: Final = Parameter(
+    ("--wait",),
+    "How long to wait until it is known when half of the simulations have started the workload; 0 asks once.",
+    "DURATION",
+    default="10s",
+)
 
 
 def _ask(subresource: str, arguments: Arguments) -> None:
@@ -40,8 +46,8 @@ def _ask(subresource: str, arguments: Arguments) -> None:
     print_answer(ask_about_workload(subresource, arguments), arguments.output)
 
 
-def _command(word: str, subresource: str, text: str) -> Command:
-    parameters = (TARGET, OUTPUT, FROM, CONFIG, *CLUSTER)
+def _command(word: str, subresource: str, text: str, *options: Parameter) -> Command:
+    parameters = (TARGET, *options, OUTPUT, FROM, CONFIG, *CLUSTER)
     return Command((word,), text, parameters, partial(_ask, subresource))
 
 
@@ -59,6 +65,9 @@ QUESTIONS: Final = (
         "eta",
         "Show when a workload starts.\n\n"
         "The answer is simulated: running workloads end after run times like those of finished workloads, "
-        "and no other workloads are submitted.",
+        "and no other workloads are submitted. Behind many pending workloads, this takes more than a second. "
+        "The visibility API then simulates the whole cohort tree, and the plugin asks again each second. If "
+        "the plugin answers itself, it simulates for as long, and for five seconds at least.",
+        WAIT,
     ),
 )

@@ -38,6 +38,12 @@ DELETE: Final = Parameter(
 PRIORITY: Final = Parameter(
     ("--priority",), "Change the priority of a Workload: WORKLOAD=N.", "WORKLOAD=N", is_repeated=True
 )
+WAIT: Final = Parameter(
+    ("--wait",),
+    "How long the plugin simulates changes of starts if it answers itself; at least five seconds.",
+    "DURATION",
+    default="5s",
+)
 
 
 def _what_if(arguments: Arguments) -> None:
@@ -53,6 +59,6 @@ WHAT_IF: Final = Command(
     "Nothing is written. A manifest replaces the whole object of its name. The visibility API answers, if "
     "the cluster serves it. Otherwise the plugin lists the objects of the cluster and answers itself. This "
     "needs the right to list Workloads, queues and flavors of all namespaces.",
-    (FILES, QUOTA, COHORT, STOP, DELETE, PRIORITY, OUTPUT, FROM, CONFIG, *CLUSTER),
+    (FILES, QUOTA, COHORT, STOP, DELETE, PRIORITY, WAIT, OUTPUT, FROM, CONFIG, *CLUSTER),
     _what_if,
 )

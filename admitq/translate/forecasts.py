@@ -1,9 +1,11 @@
 """Forecasts of starts as text and as JSON values. They name no workloads but the asked one."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
-from admitq.core.asking.forecast import Bound, Delay, Forecast
+from admitq.core.asking.course import Bound
+from admitq.core.asking.forecast import Delay, Forecast
 from admitq.core.asking.run_times import RunTimeSource
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq_api.conditions import format_time
@@ -25,6 +27,37 @@ _BOUNDS: Final[Mapping[Bound, str]] = {
     Bound.NOTHING_ENDS: (
         "In {some} simulations, the workload never starts, as no other workload is expected to end."
     ),
+}
+
+
+class TreePhase(StrEnum):
+    """What becomes of a forecast of all pending workloads of a cohort tree."""
+
+    WAITING = "Waiting"
+    """It waits for forecasts of other trees."""
+    RUNNING = "Running"
+    """Its simulations run."""
+    COMPLETE = "Complete"
+    """All its simulations have ended, or its time is over."""
+    FAILED = "Failed"
+    """It ended with an error. Simulations that had ended before count."""
+
+
+class TreeProgress(NamedTuple):
+    """The phase of a forecast of a cohort tree, and how many of its simulations have ended."""
+
+    phase: TreePhase
+    simulations: int
+
+
+ASK_AGAIN_SECONDS: Final = 1
+"""After how many seconds to repeat a question while a forecast of the cohort tree waits or runs."""
+
+_ASK_AGAIN: Final = f"ask again in {ASK_AGAIN_SECONDS}s"
+_PHASES: Final[Mapping[TreePhase, str]] = {
+    TreePhase.WAITING: f"A forecast of the whole cohort tree begins soon: {_ASK_AGAIN}",
+    TreePhase.RUNNING: f"A forecast of the whole cohort tree runs: {_ASK_AGAIN}",
+    TreePhase.FAILED: "The forecast of the whole cohort tree failed",
 }
 
 LATER_SUBMISSIONS: Final = "Workloads that are submitted later may delay the start."
@@ -55,19 +88,34 @@ def start_text(forecast: Forecast, now: Instant) -> str:
     return ", ".join([*parts, f"not before {format_time(forecast.not_before)}"])
 
 
-def forecast_lines(workload: ObjectKey, forecast: Forecast, *, now: Instant, horizon: Instant) -> list[str]:
+def forecast_lines(
+    workload: ObjectKey,
+    forecast: Forecast,
+    *,
+    now: Instant,
+    horizon: Instant,
+    as_of: Instant | None = None,
+    tree: TreeProgress | None = None,
+) -> list[str]:
     """Return a forecast as lines of text.
 
     Args:
         workload: the workload.
         forecast: the forecast of its start.
-        now: the instant of the forecast.
+        now: the instant of the answer.
         horizon: how far the forecast looks ahead; nanoseconds.
+        as_of: the instant of the forecast; None: now.
+        tree: the progress of a forecast of the cohort tree, if there is one.
     """
     lines = [f"Workload {workload}", f"Starts: {start_text(forecast, now)}"]
-    if not _has_started(forecast, now):
-        lines += _basis_lines(forecast, horizon)
-    return lines
+    if _has_started(forecast, now):
+        return lines
+    lines += _basis_lines(forecast, horizon)
+    if as_of is not None:
+        lines.append(f"Simulated from {format_time(as_of)}, {duration_text(now - as_of)} ago")
+    if tree is not None and tree.phase in _PHASES:
+        lines.append(_PHASES[tree.phase])
+    return [*lines, LATER_SUBMISSIONS]
 
 
 def _has_started(forecast: Forecast, now: Instant) -> bool:
@@ -91,7 +139,6 @@ def _basis_lines(forecast: Forecast, horizon: Instant) -> Iterator[str]:
         if bound in basis.bounds:
             text = words.format(some=some, horizon=duration_text(horizon))
             yield text[0].upper() + text[1:]
-    yield LATER_SUBMISSIONS
 
 
 def forecast_json(forecast: Forecast) -> dict[str, Any]:
@@ -109,6 +156,18 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
             },
         },
         "bounds": sorted(str(bound) for bound in basis.bounds),
+    }
+
+
+def progress_json(tree: TreeProgress | None) -> dict[str, Any] | None:
+    """Return the progress of a forecast of a cohort tree as JSON values; null without one."""
+    if tree is None:
+        return None
+    is_coming = tree.phase in {TreePhase.WAITING, TreePhase.RUNNING}
+    return {
+        "phase": str(tree.phase),
+        "simulations": tree.simulations,
+        "askAgainSeconds": ASK_AGAIN_SECONDS if is_coming else None,
     }
 
 

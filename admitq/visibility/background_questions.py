@@ -50,6 +50,7 @@ class BackgroundQuestions:
         state: the state. It does not change.
         most: how many questions run at once.
         deadline: the seconds after which a question has no answer.
+        seconds: the seconds after which an answer begins no other step.
         clock: the present instant, in nanoseconds since the Unix epoch.
     """
 
@@ -59,13 +60,19 @@ class BackgroundQuestions:
         *,
         most: int = MOST_QUESTIONS,
         deadline: float = DEADLINE_SECONDS,
+        seconds: float = ANSWER_SECONDS,
         clock: Callable[[], Instant] = time.time_ns,
     ) -> None:
         self._state = state
         self._most = most
         self._deadline = deadline
+        self._seconds = seconds
         self._clock = clock
         self._running = 0
+
+    def now(self) -> Instant:
+        """Return the present instant."""
+        return self._clock()
 
     async def ask(self, question: Callable[[Asked], Answer]) -> Answer:
         """Return the answer to a question.
@@ -75,11 +82,11 @@ class BackgroundQuestions:
         """
         if self._running >= self._most:
             raise RequestRejected(429, "too many questions at the same time, try again later")
-        deadline, now = self._deadline, self._clock()
+        deadline, seconds, now = self._deadline, self._seconds, self._clock()
 
         def ask(state: AdmissionState) -> Answer:
             branch = branch_of(state, deadline_s=deadline)
-            return question(Asked(state, now, branch, min(ANSWER_SECONDS, deadline)))
+            return question(Asked(state, now, branch, seconds))
 
         self._running += 1
         try:

@@ -11,7 +11,7 @@ import orjson
 
 from admitq.asking.answers import what_if_document
 from admitq.asking.run_time_estimates import RunTimeRecords
-from admitq.core.asking.forecast import EstimateOf
+from admitq.core.asking.course import EstimateOf
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.integrations.base import Integration

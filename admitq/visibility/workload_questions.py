@@ -1,31 +1,29 @@
 """The subresources of Workloads: why one waits, and when it starts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from admitq.asking.answers import eta_document, explanation_document
-from admitq.core.asking.forecast import EstimateOf
+from admitq.asking.answers import explanation_document, forecast_start, start_document
+from admitq.core.asking.forecast import Forecast
 from admitq.core.model import Instant, ObjectKey
-from admitq.core.state import AdmissionState
 from admitq.visibility.answers import RequestRejected
 from admitq.visibility.background_questions import Asked, BackgroundQuestions
 from admitq.visibility.routes import Cells, Column, Question, Subresource, TableFormat
+from admitq.visibility.tree_forecasts import Estimates, TreeForecasts
 from admitq_api.json_objects import JsonObject, value_at
 
 EXPLANATION: Final = "WorkloadExplanation"
 ETA: Final = "WorkloadEta"
 
-Estimates = Callable[[AdmissionState, Instant], EstimateOf]
-"""Returns the estimates of run times for a state at an instant."""
-
 
 def list_workload_questions(
-    questions: BackgroundQuestions, estimates: Estimates, group: str
+    questions: BackgroundQuestions, trees: TreeForecasts, estimates: Estimates, group: str
 ) -> tuple[Subresource, ...]:
     """Return the subresources of Workloads.
 
     Args:
         questions: asks the core.
+        trees: the forecasts of whole cohort trees.
         estimates: returns the estimates of run times. It is called in child processes.
         group: the group of the visibility API, for errors.
     """
@@ -41,13 +39,25 @@ def list_workload_questions(
 
     async def expect(question: Question) -> dict[str, Any]:
         key = ObjectKey(question.namespace, question.name)
+        kept = trees.find(key)
+        if kept is not None:
+            forecast, as_of, tree = kept
+            document = start_document(key, forecast, now=questions.now(), as_of=as_of, tree=tree)
+            return _answer(ETA, question, document, group)
 
-        def ask(asked: Asked) -> dict[str, Any] | None:
+        def ask(asked: Asked) -> tuple[Forecast | None, Instant]:
             state, now, branch, seconds = asked
             estimate_of = estimates(state, now)
-            return eta_document(state, key, now=now, branch=branch, estimate_of=estimate_of, seconds=seconds)
+            found = forecast_start(
+                state, key, now=now, branch=branch, estimate_of=estimate_of, seconds=seconds
+            )
+            return found, now
 
-        return _answer(ETA, question, await questions.ask(ask), group)
+        found, now = await questions.ask(ask)
+        document = None
+        if found is not None:
+            document = start_document(key, found, now=now, tree=trees.begin(key, found, now))
+        return _answer(ETA, question, document, group)
 
     return (
         Subresource(
@@ -194,7 +204,16 @@ _ETA_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
         **HEAD,
         metadata=_METADATA,
         workload=_NAMED,
+        asOf=_of("string", "The time from which the simulations began."),
         **START,
+        treeForecast=object_of(
+            "The forecast of all pending Workloads of the cohort tree; null if there is none.",
+            phase=_of("string", "Waiting, Running, Complete or Failed."),
+            simulations=_of("integer", "How many of its simulations have ended."),
+            askAgainSeconds=_of(
+                "integer", "After how many seconds to ask again for more; null if there will be no more."
+            ),
+        ),
         text=TEXT,
     )
 }

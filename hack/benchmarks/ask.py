@@ -6,24 +6,32 @@ questions are:
 
 - *explain*: why does this workload wait? As in the visibility server, the state has run no cycles before.
 - *changes*: which are the cheapest changes that would admit it?
-- *eta*: when will this workload start? The workloads are at all positions of their queues.
+- *eta*: when will this workload start? The workloads are at all positions of their queues. This is the first
+  question about its cohort tree.
+- *eta_again*: the same question when the forecast of the tree exists. Before, each tree is simulated for as
+  long as in the visibility server.
 - *whatif*: what would a new job, more quota, a drained queue, or another cohort change?
 """
 
+import asyncio
 import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from admitq.asking.branches import ask, branch_of
+from admitq.asking.branch_processes import ChildLimits, Send
+from admitq.asking.branches import ask, ask_for_parts, branch_of
 from admitq.asking.patience import percent_used
+from admitq.asking.tree_forecasts import PackedCourse, TreeForecast, run_tree_courses
 from admitq.core.asking.cheapest_changes import find_cheapest_changes
+from admitq.core.asking.cohort_tree import list_tree_queues, list_waiting
+from admitq.core.asking.course import ForecastBounds
 from admitq.core.asking.due_decisions import assume_due_decisions
 from admitq.core.asking.explain import explain
 from admitq.core.asking.explanations import WorkloadExplanation
-from admitq.core.asking.forecast import ForecastBounds, forecast
+from admitq.core.asking.forecast import forecast
 from admitq.core.asking.run_times import Run, RunTimeHistory
 from admitq.core.asking.what_if import Difference, what_if
 from admitq.core.events import ClusterQueueChanged, Event, WorkloadChanged
@@ -37,6 +45,7 @@ from admitq.core.model import (
 )
 from admitq.core.state import AdmissionState
 from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
+from admitq.visibility.tree_forecasts import TreeForecastLimits
 from benchmarks.core_driver import Driver
 from benchmarks.core_worlds import (
     CPU,
@@ -151,6 +160,45 @@ def _ask_eta(world: _World, chance: random.Random) -> bool:
     return ask(world.state, question, deadline_s=DEADLINE_S)
 
 
+def _forecast_trees(world: _World) -> list[TreeForecast]:
+    """Return the forecasts of all cohort trees."""
+    left, found = dict.fromkeys(world.pending), list[TreeForecast]()
+    while left:
+        names = list_tree_queues(world.state, [next(iter(left))])
+        found.append(_forecast_tree(world, [each.workload.key for each in list_waiting(world.state, names)]))
+        left = {key: None for key in left if found[-1].read(key) is None}
+    return found
+
+
+def _forecast_tree(world: _World, asked: list[ObjectKey]) -> TreeForecast:
+    """Return the forecast of a cohort tree that a child process makes."""
+    found, seconds = TreeForecast(asked, world.now), TreeForecastLimits().seconds
+
+    def question(state: AdmissionState, send: Send) -> None:
+        for course in run_tree_courses(
+            state,
+            asked,
+            now=world.now,
+            branch=branch_of(state, deadline_s=2 * seconds),
+            estimate_of=lambda each: world.history.estimate("", each.queue_name),
+            seconds=seconds,
+        ):
+            send(course)
+
+    def receive(part: object) -> None:
+        found.courses.append(cast("PackedCourse", part))
+
+    asyncio.run(ask_for_parts(world.state, question, receive, ChildLimits(2 * seconds)))
+    return found
+
+
+def _ask_again(world: _World, trees: list[TreeForecast], chance: random.Random) -> bool:
+    """Ask forecasts of cohort trees when a workload starts. Return whether the answer has a median."""
+    key = chance.choice(world.pending)
+    known = [each for tree in trees if (each := tree.read(key)) is not None]
+    return any(each.p50 is not None for each in known)
+
+
 def _hypothetical_events(world: _World, chance: random.Random) -> Iterator[Event]:
     """Yield a change of each kind, without end."""
     number = 0
@@ -197,27 +245,32 @@ def run(load: AskLoad) -> tuple[dict[str, Any], bool]:
     reduce_collections()  # As in a server.
     exclude_current_objects()
     events = _hypothetical_events(world, chance)
+    trees: list[TreeForecast] = []
     questions: dict[str, Callable[[], bool]] = {
         "explain": lambda: _ask_why(world, chance),
         "changes": lambda: _ask_changes(world, chance),
         "eta": lambda: _ask_eta(world, chance),
+        "eta_again": lambda: _ask_again(world, trees, chance),
         "whatif": lambda: _ask_what_if(world, next(events)),
     }
     figures: dict[str, Any] = {"benchmark": "ask", "pending": len(world.pending)}
     passed = True
     for name, question in questions.items():
+        if name == "eta_again":
+            trees += _forecast_trees(world)
+            figures["eta_tree_simulations"] = min(len(tree.courses) for tree in trees)
         seconds: list[float] = []
         answered = 0
         for _ in range(load.questions):
             began = time.perf_counter()
             answered += question()
             seconds.append(time.perf_counter() - began)
-        if name != "eta" and answered < load.questions:
+        if not name.startswith("eta") and answered < load.questions:
             raise MeasurementFailed(f"{load.questions - answered} questions {name} had no answer")
         for suffix, fraction in (("p50", 0.5), ("p99", 0.99)):
             figures[f"{name}_{suffix}_ms"] = round((percentile(seconds, fraction) or 0.0) * 1000, 1)
-        if name == "eta":
-            figures["eta_with_median"] = answered
+        if name.startswith("eta"):
+            figures[f"{name}_with_median"] = answered
         passed = passed and figures[f"{name}_p99_ms"] <= TARGETS_MS.get(name, math.inf)
         to_stderr(f"{name}: {figures[f'{name}_p50_ms']} ms median, {figures[f'{name}_p99_ms']} ms p99")
     return figures, passed

@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from admitq.asking.branches import branch_of
 from admitq.asking.patience import percent_used
-from admitq.core.asking.forecast import Forecast, ForecastBounds, forecast
+from admitq.core.asking.course import ForecastBounds
+from admitq.core.asking.forecast import Forecast, forecast
 from admitq.core.asking.run_times import Run, RunTimeHistory
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.simulator.clock import START

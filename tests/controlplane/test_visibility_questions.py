@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,8 @@ async def test_eta_is_before_the_limit_of_what_runs(api: VisibilityApi, tenants:
     assert (median - before).total_seconds() <= 31 * MINUTES
     assert answer["text"][1].startswith(f"Starts: about {answer['p50']} (p50, in ")
     assert answer["basis"]["simulations"] >= 1
+    as_of = datetime.fromisoformat(answer["asOf"])
+    assert before.replace(microsecond=0) - timedelta(minutes=1) <= as_of <= median
 
 
 async def test_eta_of_running_workload_is_its_start(api: VisibilityApi, tenants: tuple[Stage, Stage]) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from admitq.core.asking.cohort_tree import list_tree_queues
 from admitq.core.asking.execution import run_due_cycles
-from admitq.core.cohorts import Node
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.core.world import DriverOptions
@@ -46,13 +46,8 @@ def pause_other_trees(state: AdmissionState, asked: Collection[ObjectKey]) -> se
     Returns:
         The names of the ClusterQueues that are not excluded.
     """
+    names = list_tree_queues(state, asked)
     world = state.queries.world
-    roots: set[Node] = set()
-    for key in asked:
-        queue = world.cluster_queues.get(state.queries.cluster_queue_of(key) or "")
-        if queue is not None:
-            roots.add(queue.node.root)
-    names = {node.name for root in roots for node in root.cluster_queues_below()}
     paused = world.waiting.heads.paused
     others = world.cluster_queues.keys() - names
     state.pause(replace(paused, cluster_queues=paused.cluster_queues | others))

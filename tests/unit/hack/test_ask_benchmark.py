@@ -18,9 +18,12 @@ def test_all_questions_are_answered_and_measured() -> None:
     figures, _ = ask.run(AskLoad(pending=150, questions=4))
     assert figures["pending"] >= 150
     assert 0 <= figures["eta_with_median"] <= 4
+    assert figures["eta_again_with_median"] == 4
+    assert 2 <= figures["eta_tree_simulations"] <= 22
     for name in (
         "eta_p50_ms",
         "eta_p99_ms",
+        "eta_again_p99_ms",
         "whatif_p50_ms",
         "whatif_p99_ms",
         "explain_p99_ms",

@@ -4,10 +4,20 @@ from typing import Any
 
 import pytest
 
-from admitq.core.asking.forecast import Basis, Bound, Delay, Forecast
+from admitq.core.asking.course import Bound
+from admitq.core.asking.forecast import Basis, Delay, Forecast
 from admitq.core.asking.run_times import RunTimeSource
 from admitq.core.model import SECOND, ObjectKey
-from admitq.translate.forecasts import delay_json, delay_text, forecast_json, forecast_lines, start_text
+from admitq.translate.forecasts import (
+    TreePhase,
+    TreeProgress,
+    delay_json,
+    delay_text,
+    forecast_json,
+    forecast_lines,
+    progress_json,
+    start_text,
+)
 
 W = ObjectKey("ours", "w")
 NOW = 1_700_000_000 * SECOND
@@ -93,6 +103,44 @@ def test_lines_state_what_a_forecast_rests_on(known: Forecast, lines: list[str])
         *lines,
         "Workloads that are submitted later may delay the start.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("tree", "line", "json"),
+    [
+        (None, None, None),
+        (
+            TreeProgress(TreePhase.WAITING, 0),
+            "A forecast of the whole cohort tree begins soon: ask again in 1s",
+            {"phase": "Waiting", "simulations": 0, "askAgainSeconds": 1},
+        ),
+        (
+            TreeProgress(TreePhase.RUNNING, 3),
+            "A forecast of the whole cohort tree runs: ask again in 1s",
+            {"phase": "Running", "simulations": 3, "askAgainSeconds": 1},
+        ),
+        (
+            TreeProgress(TreePhase.FAILED, 1),
+            "The forecast of the whole cohort tree failed",
+            {"phase": "Failed", "simulations": 1, "askAgainSeconds": None},
+        ),
+        (
+            TreeProgress(TreePhase.COMPLETE, 22),
+            None,
+            {"phase": "Complete", "simulations": 22, "askAgainSeconds": None},
+        ),
+    ],
+)
+def test_progress_of_the_tree_is_stated(
+    tree: TreeProgress | None, line: str | None, json: dict[str, Any] | None
+) -> None:
+    lines = forecast_lines(W, forecast(1, 5, 9), now=NOW, horizon=MINUTE, as_of=NOW - MINUTE, tree=tree)
+    assert lines[-2 if line is None else -3 :] == [
+        "Simulated from 2023-11-14T22:12:20Z, 60s ago",
+        *([] if line is None else [line]),
+        "Workloads that are submitted later may delay the start.",
+    ]
+    assert progress_json(tree) == json
 
 
 def test_json_has_times_basis_and_bounds() -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
+from admitq.core.asking.course import EstimateOf
 from admitq.core.asking.execution import EndlessDecisionsError
+from admitq.core.model import Instant
 from admitq.core.state import AdmissionState
 from admitq.serving.access_reviews import AccessReviews
 from admitq.serving.authorization import TokenAuthenticator
@@ -20,6 +22,7 @@ from admitq.serving.http import HttpRequest, HttpResponse
 from admitq.visibility.answers import RequestRejected
 from admitq.visibility.background_questions import Asked, BackgroundQuestions
 from admitq.visibility.handler import VisibilityHandler
+from admitq.visibility.tree_forecasts import TreeForecasts
 from admitq.visibility.workload_questions import list_workload_questions
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from tests.unit.asking.test_answers import FULL, HOUR, NOW, job, observing_state
@@ -47,11 +50,18 @@ class TenantReviews:
         return {"status": {"allowed": self.everywhere or "namespace" in attributes}}
 
 
-def handler_of(questions: BackgroundQuestions, reviews: TenantReviews | None = None) -> VisibilityHandler:
+def estimates(_state: AdmissionState, _now: Instant) -> EstimateOf:
+    return lambda _: HOUR
+
+
+def handler_of(
+    questions: BackgroundQuestions, reviews: TenantReviews | None = None, trees: TreeForecasts | None = None
+) -> VisibilityHandler:
     api = reviews or TenantReviews()
+    trees = trees or TreeForecasts(AdmissionState(), estimates)
     return VisibilityHandler(
         names=NAMES,
-        routes=list_workload_questions(questions, lambda _, __: lambda _: HOUR, GROUP),
+        routes=list_workload_questions(questions, trees, estimates, GROUP),
         front_proxy=FrontProxyUsers(),
         tokens=TokenAuthenticator(api),
         access=AccessReviews(api),
@@ -75,7 +85,7 @@ def state() -> AdmissionState:
 @pytest.fixture
 def questions(state: AdmissionState) -> BackgroundQuestions:
     """Questions about the state, with a generous deadline."""
-    return BackgroundQuestions(state, deadline=60, clock=lambda: NOW)
+    return BackgroundQuestions(state, deadline=60, seconds=60, clock=lambda: NOW)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +148,30 @@ async def test_workload_that_does_not_exist_is_not_found(
     response = await get(handler_of(questions), path)
     assert response.status == 404
     assert orjson.loads(response.body)["message"] == f'workloads.{GROUP} "none" not found'
+
+
+async def test_eta_without_median_begins_a_forecast_of_the_tree_which_answers_later(
+    state: AdmissionState,
+) -> None:
+    """The first question has no time for a simulation."""
+    questions = BackgroundQuestions(state, deadline=60, seconds=0, clock=lambda: NOW)
+    trees = TreeForecasts(state, estimates, clock=lambda: NOW)
+    handler = handler_of(questions, trees=trees)
+
+    async def ask() -> Any:
+        return orjson.loads((await get(handler, f"{WAITS}/eta")).body)
+
+    first = await ask()
+    assert (first["p50"], first["bounds"], first["asOf"]) == (None, ["RealTime"], "2023-11-14T22:13:20Z")
+    assert first["treeForecast"] == {"phase": "Waiting", "simulations": 0, "askAgainSeconds": 1}
+    assert "A forecast of the whole cohort tree begins soon: ask again in 1s" in first["text"]
+    forecasts = asyncio.create_task(trees.run())
+    async with asyncio.timeout(60):
+        while (later := await ask())["treeForecast"]["phase"] != "Complete":
+            await asyncio.sleep(0.001)
+    forecasts.cancel()
+    assert (later["p50"], later["treeForecast"]["askAgainSeconds"]) == ("2023-11-14T23:03:20Z", None)
+    assert "Simulated from 2023-11-14T22:13:20Z, 0s ago" in later["text"]
 
 
 # --- limits -----------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 
 from admitq.asking.branches import branch_of
 from admitq.core.asking.branch import copying_branch
-from admitq.core.asking.forecast import Bound, Delay, Forecast, ForecastBounds, delays, forecast
+from admitq.core.asking.course import Bound, ForecastBounds
+from admitq.core.asking.forecast import Delay, Forecast, delays, forecast
 from admitq.core.asking.run_times import UNKNOWN, Run, RunTimeEstimate, RunTimeHistory, RunTimeSource
 from admitq.core.events import ClusterQueueChanged, Event, WorkloadChanged
 from admitq.core.model import SECOND, Instant, PodSet, Workload
