@@ -36,7 +36,7 @@ WAIT: Final = Parameter(
     ("--wait",),
     "How long to wait until it is known when half of the simulations have started the workload; 0 asks once.",
     "DURATION",
-    default="10s",
+    default="15s",
 )
 
 
