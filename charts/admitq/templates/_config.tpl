@@ -11,13 +11,18 @@
 {{- set $selector "matchExpressions" $expressions | toYaml -}}
 {{- end -}}
 
-{{/* Return "true" if one of the frameworks is enabled, or if the list is empty.
-     Argument: a list of the root and the list of frameworks. */}}
+{{/* Return "true" if one of the frameworks is enabled, or if the list is empty. Many rules ask, so the root keeps the
+     enabled frameworks. Argument: a list of the root and the list of frameworks. */}}
 {{- define "admitq.concerns" -}}
-{{- $on := (include "admitq.config" (index . 0) | fromYaml).integrations.frameworks -}}
+{{- $root := index . 0 -}}
 {{- $found := not (index . 1) -}}
+{{- if not $found -}}
+{{- if not (hasKey $root "admitqFrameworks") -}}
+{{- $_ := set $root "admitqFrameworks" (include "admitq.config" $root | fromYaml).integrations.frameworks -}}
+{{- end -}}
 {{- range index . 1 -}}
-{{- if has . $on -}}{{- $found = true -}}{{- end -}}
+{{- if has . $root.admitqFrameworks -}}{{- $found = true -}}{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if $found -}}true{{- end -}}
 {{- end -}}
@@ -42,8 +47,16 @@
 {{- toYaml $all -}}
 {{- end -}}
 
-{{/* Return the configuration file: the fields that the chart sets, overridden by the value `config`. */}}
+{{/* Return the configuration file. Many templates need it, so the root keeps it. */}}
 {{- define "admitq.config" -}}
+{{- if not (hasKey . "admitqConfig") -}}
+{{- $_ := set . "admitqConfig" (include "admitq.newConfig" .) -}}
+{{- end -}}
+{{- .admitqConfig -}}
+{{- end -}}
+
+{{/* Compute the configuration file: the fields that the chart sets, overridden by the value `config`. */}}
+{{- define "admitq.newConfig" -}}
 {{- $names := include "admitq.groupNames" . | fromYaml -}}
 {{- $ownCertificates := and (not .Values.certManager.enabled) (not .Values.webhook.certificates.existingSecret) -}}
 {{- $base := dict

@@ -43,9 +43,13 @@
 
 {{- define "admitq.configMapName" -}}{{ include "admitq.fullname" . }}-config{{- end -}}
 
-{{/* Return the names that depend on the API group as YAML. hack/generate takes them from the code. */}}
+{{/* Return the names that depend on the API group as YAML. hack/generate takes them from the code. Most templates need
+     them, so the root keeps the result. */}}
 {{- define "admitq.groupNames" -}}
-{{- index (.Files.Get "files/names.yaml" | fromYaml) .Values.apiGroup | toYaml -}}
+{{- if not (hasKey . "admitqGroupNames") -}}
+{{- $_ := set . "admitqGroupNames" (index (.Files.Get "files/names.yaml" | fromYaml) .Values.apiGroup | toYaml) -}}
+{{- end -}}
+{{- .admitqGroupNames -}}
 {{- end -}}
 {{- define "admitq.webhookServiceName" -}}{{ include "admitq.fullname" . }}-webhook-service{{- end -}}
 {{- define "admitq.conversionServiceName" -}}{{ include "admitq.fullname" . }}-conversion-service{{- end -}}
