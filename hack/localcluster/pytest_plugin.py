@@ -68,6 +68,9 @@ _IN_TURN = {
     },
 }
 _WITH_OPERATORS = "tests/operators/"
+# Each file of these folders runs on one worker. Most of its tests take milliseconds: less than to send them
+# to workers one by one, and to set up the fixtures of the file on each worker.
+_QUICK = ("tests/unit/", "tests/scenarios/")
 _SHARED_IN_TURN = {file: name for name, files in _IN_TURN.items() for file in files}
 _NEEDS_CONTROL_PLANE = {
     "cluster",
@@ -138,8 +141,8 @@ def _file_of(nodeid: str) -> str:
 class _Scheduling(LoadScopeScheduling):
     """Distribute tests one by one, but give all tests of some files to one worker.
 
-    Tests of these files must not run at the same time. They are recognized by name, because the group
-    that a test is marked with does not reach the process that distributes.
+    Tests of these files are quick, or must not run at the same time. They are recognized by name, because the
+    group that a test is marked with does not reach the process that distributes.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -147,7 +150,8 @@ class _Scheduling(LoadScopeScheduling):
         if file.startswith(_WITH_OPERATORS):
             # The stories of a case share a control plane with its operators, which only one process uses.
             return nodeid.partition("[")[2]
-        return _SHARED_IN_TURN.get(file, file if file in _ONE_AT_A_TIME else nodeid)
+        is_unit = file in _ONE_AT_A_TIME or file.startswith(_QUICK)
+        return _SHARED_IN_TURN.get(file, file if is_unit else nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
