@@ -37,6 +37,8 @@ from localcluster.nodes import NodePool
 from localcluster.processes import Process
 from localcluster.waiting import eventually
 
+# Tests share managers. A manager must not lose its lease and end when a busy machine delays it for seconds.
+PATIENT_LEASE: Mapping[str, str] = {"leaseDuration": "2m", "renewDeadline": "90s", "retryPeriod": "5s"}
 # Enough nodes for tests of several workers at the same time.
 _POOL = NodePool(count=20, cpu="32", memory="128Gi")
 # Number of kept folders with logs of failed runs.
@@ -295,6 +297,7 @@ def _every_kind() -> dict[str, Any]:
     return {
         "integrations": {"frameworks": list(list_framework_names()), "custom": custom_kinds.configured()},
         "failureRecovery": {"forceDeleteAfter": "300ms"},
+        "leaderElection": PATIENT_LEASE,
         "featureGates": {"FailureRecoveryPolicy": True, "SparkApplicationIntegration": True},
     }
 

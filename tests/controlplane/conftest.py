@@ -19,7 +19,7 @@ from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.locks import exclusive
-from localcluster.pytest_plugin import fresh_namespace
+from localcluster.pytest_plugin import PATIENT_LEASE, fresh_namespace
 from tests.controlplane.example_check import ChooseState, ExampleCheck
 from tests.controlplane.kind_cases import KindCase, load
 from tests.controlplane.stage import Stage
@@ -90,6 +90,7 @@ def controller_of(stage: Stage) -> str:
 
 FAIR: Final = {
     "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
+    "leaderElection": PATIENT_LEASE,
     # Usage hardly decays within a story. A new admission counts at once with three tenths of its usage.
     "admissionFairSharing": {"usageHalfLifeTime": "1h", "usageSamplingInterval": "30m"},
     "resources": {
