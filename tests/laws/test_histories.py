@@ -25,8 +25,8 @@ from tests.laws.drawing import requesting
 from tests.laws.history import ELASTIC, History, Step, find_failure, generate, play, report
 from tests.laws.player import Player
 
-HISTORIES = (*range(80), *range(ELASTIC, ELASTIC + 20))
-FURTHER_HISTORIES = (*range(80, 400), *range(ELASTIC + 20, ELASTIC + 100))
+HISTORIES = (*range(40), *range(ELASTIC, ELASTIC + 20))
+FURTHER_HISTORIES = (*range(40, 400), *range(ELASTIC + 20, ELASTIC + 100))
 """Played before a release. Histories that broke a law stay in each run, see below."""
 STEPS = 100
 TOGETHER = 20

@@ -27,9 +27,12 @@ class Histories(RuleBasedStateMachine):
         apply_step(self.player, Step(name, seed))
 
 
-TestHistories = pytest.mark.slow(pytest.mark.timeout(900)(Histories.TestCase))
-TestHistories.settings = settings(
-    max_examples=40,
+class FurtherHistories(Histories):
+    """Histories that are played before a release."""
+
+
+SETTINGS = settings(
+    max_examples=20,
     stateful_step_count=60,
     derandomize=True,
     deadline=None,
@@ -37,3 +40,7 @@ TestHistories.settings = settings(
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much),
 )
+TestHistories = pytest.mark.slow(pytest.mark.timeout(900)(Histories.TestCase))
+TestHistories.settings = SETTINGS
+TestFurtherHistories = pytest.mark.release(pytest.mark.timeout(1800)(FurtherHistories.TestCase))
+TestFurtherHistories.settings = settings(SETTINGS, max_examples=100)
