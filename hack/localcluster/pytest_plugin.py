@@ -52,8 +52,6 @@ _ONE_AT_A_TIME = {
     "tests/controlplane/test_policies.py",
     "tests/controlplane/test_rejected_writes.py",
     "tests/controlplane/test_two_managers.py",
-    "tests/controlplane/test_visibility.py",
-    "tests/controlplane/test_visibility_questions.py",
     "tests/kills/test_every_await.py",
 }
 # Files by the installation that they share in turn. One worker runs all tests of these files, so that others
@@ -63,6 +61,10 @@ _IN_TURN = {
         "tests/controlplane/test_kinds_come_and_go.py",
         "tests/controlplane/test_leadership.py",
         "tests/controlplane/test_parts.py",
+    },
+    "visibility": {
+        "tests/controlplane/test_visibility.py",
+        "tests/controlplane/test_visibility_questions.py",
     },
     "without-manager": {
         "tests/faults/test_core_failures.py",

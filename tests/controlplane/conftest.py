@@ -24,6 +24,7 @@ from tests.controlplane.example_check import ChooseState, ExampleCheck
 from tests.controlplane.kind_cases import KindCase, load
 from tests.controlplane.stage import Stage
 from tests.controlplane.user_programs import kubectl
+from tests.controlplane.visibility_api import VISIBILITY, VisibilityApi
 
 
 @pytest.fixture
@@ -164,6 +165,16 @@ async def stage_alone(
     client = await connect(admitq_alone.cluster)
     async with fresh_namespace(client) as namespace:
         yield Stage(client, names_for(api_group), namespace)
+
+
+@pytest.fixture(scope="module")
+def api(installation_with: Callable[..., Installation], api_group: str) -> VisibilityApi:
+    """An installation with manager and visibility API, which test files use in turn."""
+    installation = installation_with("visibility", {})
+    if installation.process("visibility") is None:
+        installation.install(api_group=api_group, values=VISIBILITY)
+        installation.start(("visibility",))
+    return VisibilityApi(installation, names_for(api_group))
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from admitq.app.front_proxy import CONFIG_MAP
 from admitq.runtime.client import Client
 from admitq.runtime.resources import API_SERVICES
 from admitq_api.json_objects import value_at
-from admitq_api.labels import COMPAT_GROUP, names_for
+from admitq_api.labels import COMPAT_GROUP
 from localcluster import access
 from localcluster.cluster import LocalCluster
-from localcluster.installation import Installation
 from localcluster.pki import Authority, Pair
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
@@ -30,24 +29,11 @@ from tests.controlplane.test_plugin_lists import table
 from tests.controlplane.user_programs import kubectl
 from tests.controlplane.visibility_api import (
     TABLE,
-    VISIBILITY,
     Account,
     Answered,
     VisibilityApi,
     bind_cluster_role,
 )
-
-InstallationOfFile = Callable[[str, Mapping[str, Any]], Installation]
-
-
-@pytest.fixture(scope="module")
-def api(installation_of_file: InstallationOfFile, api_group: str) -> VisibilityApi:
-    """An installation with the visibility API."""
-    installation = installation_of_file("visibility", {})
-    if installation.process("visibility") is None:
-        installation.install(api_group=api_group, values=VISIBILITY)
-        installation.start(("visibility",))
-    return VisibilityApi(installation, names_for(api_group))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,29 +13,15 @@ import pytest
 
 from admitq.runtime.client import Client
 from admitq.runtime.resources import JOBS
-from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
-from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.documented_commands import run_in_shell
 from tests.controlplane.stage import Stage
 from tests.controlplane.test_visibility import bind, until_available, until_workload
-from tests.controlplane.visibility_api import VISIBILITY, Answered, VisibilityApi, bind_cluster_role
+from tests.controlplane.visibility_api import Answered, VisibilityApi, bind_cluster_role
 
 MINUTES = 60
-
-
-@pytest.fixture(scope="module")
-def api(
-    installation_of_file: Callable[[str, Mapping[str, Any]], Installation], api_group: str
-) -> VisibilityApi:
-    """An installation with the visibility API, and with the manager, so that workloads run."""
-    installation = installation_of_file("visibility-questions", {})
-    if installation.process("visibility") is None:
-        installation.install(api_group=api_group, values=VISIBILITY)
-        installation.start(("visibility",))
-    return VisibilityApi(installation, names_for(api_group))
 
 
 @pytest.fixture
