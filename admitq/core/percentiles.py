@@ -1,12 +1,13 @@
 """Percentiles by nearest rank: always one of the values, never a value between two of them."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TypeVar
 
 Value = TypeVar("Value")
 
 
-def percentile(ordered: Sequence[Value], percent: int) -> Value:
+def percentile(ordered: Sequence[Value], percent: int | Fraction) -> Value:
     """Return the smallest value that at least a percentage of the values does not exceed.
 
     Args:

@@ -36,7 +36,7 @@ from benchmarks.core_worlds import (
     workload,
     workloads,
 )
-from benchmarks.measures import percentile
+from benchmarks.measures import percentile_of_unsorted
 from localcluster.cluster import to_stderr
 
 __all__ = ["FIGURES", "Effort", "MeasurementFailed", "measure"]
@@ -234,18 +234,18 @@ def _depth(effort: Effort) -> Report:
 def _preemption(effort: Effort) -> Report:
     """Return the lowest value of the repeats at each percentile: interruptions only lengthen times."""
     count = max(1, round(500 * effort.scale))
-    at: dict[float, list[float]] = {0.5: [], 0.99: [], 1.0: []}
+    at: dict[int, list[float]] = {50: [], 99: [], 100: []}
     found_targets = 0
     for _ in range(effort.repeats):
         seconds, found_targets = searches(count)
-        for fraction, values in at.items():
-            values.append(percentile(seconds, fraction) or 0.0)
+        for percent, values in at.items():
+            values.append(percentile_of_unsorted(seconds, percent) or 0.0)
     if not found_targets:
         raise MeasurementFailed("no search has found targets")
     return {
-        "preempt_p50_ms": round(min(at[0.5]) * 1000, 2),
-        "preempt_p99_ms": round(min(at[0.99]) * 1000, 2),
-        "preempt_max_ms": round(min(at[1.0]) * 1000, 2),
+        "preempt_p50_ms": round(min(at[50]) * 1000, 2),
+        "preempt_p99_ms": round(min(at[99]) * 1000, 2),
+        "preempt_max_ms": round(min(at[100]) * 1000, 2),
         "preempt_searches": count,
         "preempt_searches_that_found": found_targets,
     }

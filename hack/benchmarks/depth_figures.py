@@ -8,7 +8,7 @@ from typing import Any, Final
 from benchmarks.api_calls import ApiCallKey
 from benchmarks.depth_newcomers import NewcomerTimes
 from benchmarks.harness_probes import summary
-from benchmarks.measures import percentile
+from benchmarks.measures import percentile_of_unsorted
 from benchmarks.throughput_costs import LoadCosts
 from benchmarks.throughput_managers import MANAGER
 
@@ -50,7 +50,7 @@ class DepthFigures:
     @property
     def p99(self) -> float | None:
         """The 99th percentile of the times to admission, in seconds."""
-        return percentile([times.waited for times in self.times], 0.99)
+        return percentile_of_unsorted([times.waited for times in self.times], 99)
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures of the result."""

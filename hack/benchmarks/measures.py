@@ -1,9 +1,10 @@
 """Amounts over time, percentiles, and resource usage of processes."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
+from admitq.core.percentiles import percentile
 from localcluster.processes import Usage
 
 
@@ -40,12 +41,9 @@ class AmountOverTime:
         self._since = now
 
 
-def percentile(values: Sequence[float], fraction: float) -> float | None:
-    """Return the smallest value that at least this fraction of values does not exceed, or None."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
+def percentile_of_unsorted(values: Sequence[float], percent: int | Fraction) -> float | None:
+    """Return the smallest value that at least this percentage of the values does not exceed, or None."""
+    return percentile(sorted(values), percent) if values else None
 
 
 def usage_by_process(

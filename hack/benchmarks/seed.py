@@ -28,7 +28,7 @@ from benchmarks.bounded_tasks import stopped_after, tasks_beside
 from benchmarks.clusters import HARNESS, fresh_cluster, harness_client, until_done, usages
 from benchmarks.harness_probes import summary
 from benchmarks.job_objects import NAMESPACE, PodSize
-from benchmarks.measures import AmountOverTime, percentile, usage_by_process
+from benchmarks.measures import AmountOverTime, percentile_of_unsorted, usage_by_process
 from localcluster import processes
 from localcluster.cluster import to_stderr
 from localcluster.installation import Installation
@@ -234,7 +234,10 @@ class _Harness:
             "mean_use_of_slots": round(mean_running / plan.slots, 3),
             "peak_pending_pods": self._pending.peak,
             "jobs_per_s": round(self._outcomes["done"] / wall_s, 2),
-            **{f"admit_p{percent}_s": _rounded(percentile(waits, percent / 100)) for percent in (50, 90, 99)},
+            **{
+                f"admit_p{percent}_s": _rounded(percentile_of_unsorted(waits, percent))
+                for percent in (50, 90, 99)
+            },
             "harness": {"end_wait_s": summary(self._end_waits)},
             **self._raises.result(),
         }
@@ -379,7 +382,7 @@ class Raises:
         """Return the figures, or none without raises."""
         if not self._plan.raises:
             return {}
-        times = {f"p{percent}": percentile(self._seconds, percent / 100) for percent in (50, 90, 99)}
+        times = {f"p{percent}": percentile_of_unsorted(self._seconds, percent) for percent in (50, 90, 99)}
         times["max"] = max(self._seconds, default=None)
         return {
             "raises": self._plan.raises,

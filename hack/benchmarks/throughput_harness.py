@@ -10,7 +10,7 @@ from admitq_api.labels import Names
 from benchmarks import throughput_objects
 from benchmarks.bounded_tasks import stopped_after, tasks_beside
 from benchmarks.harness_probes import IdleShare, mean, rounded, sample_lags, summary
-from benchmarks.measures import percentile
+from benchmarks.measures import percentile_of_unsorted
 from benchmarks.object_feed import ObjectFeed
 from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, until_answered
 from benchmarks.throughput_jobs import JOB_WRITES, JobsOfLoad
@@ -100,7 +100,7 @@ class ThroughputHarness:
             "ratio": round(self.wall_s / shape.bound_s, 2),
             "admissions_per_s": round(jobs.admissions / self.wall_s, 1),
             "admit_mean_s": self._by_class(mean),
-            "admit_p99_s": self._by_class(lambda waits: percentile(waits, 0.99)),
+            "admit_p99_s": self._by_class(lambda waits: percentile_of_unsorted(waits, 99)),
             "use": round(in_use, 3),
             "evictions": jobs.evictions,
         }

@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
-from benchmarks.measures import percentile
+from benchmarks.measures import percentile_of_unsorted
 from benchmarks.webhook_load import SentReviews
 
 
@@ -74,27 +75,27 @@ def latency_figures(sent: SentReviews) -> dict[str, Any]:
     answered = len(sent.latencies)
     return {
         "reviews_per_s": round(answered / sent.seconds, 1),
-        "p50_ms": _ms(sent.latencies, 0.5),
-        "p99_ms": _ms(sent.latencies, 0.99),
-        "p999_ms": _ms(sent.latencies, 0.999),
-        "max_ms": _ms(sent.latencies, 1.0),
+        "p50_ms": _ms(sent.latencies, 50),
+        "p99_ms": _ms(sent.latencies, 99),
+        "p999_ms": _ms(sent.latencies, Fraction(999, 10)),
+        "max_ms": _ms(sent.latencies, 100),
         "outcomes": dict(sorted(sent.outcomes.items())),
         "unanswered": sent.unanswered,
         "connections": sent.connections,
-        "lateness_p99_ms": _ms(sent.lateness, 0.99),
-        "lateness_max_ms": _ms(sent.lateness, 1.0),
+        "lateness_p99_ms": _ms(sent.lateness, 99),
+        "lateness_max_ms": _ms(sent.lateness, 100),
     }
 
 
 def holds(sent: SentReviews, p99_ms: float) -> bool:
     """Whether all reviews were answered, 99 of 100 of them in this time."""
-    p99 = percentile(sent.latencies, 0.99)
+    p99 = percentile_of_unsorted(sent.latencies, 99)
     return not sent.unanswered and p99 is not None and p99 * 1000 <= p99_ms
 
 
 def is_late(sent: SentReviews, p99_ms: float) -> bool:
     """Whether the load itself used so much of this time that p99 says little about the webhook."""
-    p99 = percentile(sent.lateness, 0.99)
+    p99 = percentile_of_unsorted(sent.lateness, 99)
     return p99 is None or p99 * 1000 > p99_ms / 4
 
 
@@ -134,6 +135,6 @@ async def find_highest_rate(
     return low
 
 
-def _ms(seconds: Sequence[float], fraction: float) -> float | None:
-    value = percentile(seconds, fraction)
+def _ms(seconds: Sequence[float], percent: int | Fraction) -> float | None:
+    value = percentile_of_unsorted(seconds, percent)
     return None if value is None else round(value * 1000, 2)

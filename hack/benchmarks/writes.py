@@ -27,7 +27,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from benchmarks.clusters import fresh_cluster, harness_client
-from benchmarks.measures import percentile
+from benchmarks.measures import percentile_of_unsorted
 from benchmarks.writes_definitions import TODAY, TWO_VERSIONS, create_definition, resource_of
 from benchmarks.writes_requests import (
     APPLY,
@@ -422,7 +422,7 @@ class _Measurement:
             (cpu_seconds(server) - start) * 1000 / self.count
             for server, start in zip(servers, before, strict=True)
         )
-        return Sample(api, etcd, percentile(latencies, 0.5) or 0.0)
+        return Sample(api, etcd, percentile_of_unsorted(latencies, 50) or 0.0)
 
     async def _write(
         self, index: int, change: str, number: int

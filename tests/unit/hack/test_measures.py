@@ -1,6 +1,8 @@
+from fractions import Fraction
+
 import pytest
 
-from benchmarks.measures import AmountOverTime, percentile, usage_by_process
+from benchmarks.measures import AmountOverTime, percentile_of_unsorted, usage_by_process
 from benchmarks.seed import Plan
 from localcluster.processes import Usage
 
@@ -31,19 +33,19 @@ def test_level_mean_is_weighted_by_duration():
 
 
 @pytest.mark.parametrize(
-    ("values", "fraction", "expected"),
+    ("values", "percent", "expected"),
     [
-        ([], 0.5, None),
-        ([7.0], 0.99, 7.0),
-        ([3.0, 1.0, 2.0], 0.5, 2.0),
-        ([float(n) for n in range(1, 101)], 0.9, 90.0),
-        ([float(n) for n in range(1, 101)], 0.99, 99.0),
+        ([], 50, None),
+        ([7.0], 99, 7.0),
+        ([3.0, 1.0, 2.0], 50, 2.0),
+        ([float(n) for n in range(1000, 0, -1)], 90, 900.0),
+        ([float(n) for n in range(1000, 0, -1)], Fraction(999, 10), 999.0),
     ],
 )
-def test_percentile_is_smallest_value_that_covers_the_fraction(
-    values: list[float], fraction: float, expected: float | None
+def test_percentile_of_unsorted_is_smallest_value_that_covers_the_percentage(
+    values: list[float], percent: int | Fraction, expected: float | None
 ):
-    assert percentile(values, fraction) == expected
+    assert percentile_of_unsorted(values, percent) == expected
 
 
 def test_usage_is_counted_from_load_start_and_dead_processes_are_marked():
