@@ -14,9 +14,11 @@ A fork of a running process has dangers. This module handles them as follows:
   child would change the epoll set that it shares with its parent.
 - *Signals.* The child restores the default actions before it receives any signal. Else a handler would run
   the shutdown of the parent, or write into the parent's event loop.
-- *Descriptors.* The child closes all but its pipe. Else a connection that the parent closes would stay open,
-  and a lock on a file would stay locked. Standard input and output are ``/dev/null``, so that buffers of the
-  parent are not written twice. Logs of a question are lost.
+- *Descriptors.* The child keeps only its pipe, and replaces all other descriptors by ``/dev/null``. Else a
+  connection that the parent closes would stay open, and a lock on a file would stay locked. Standard output
+  is among them, so that buffers of the parent are not written twice. Logs of a question are lost. The numbers
+  of the descriptors stay in use, because libraries remember them: in a child of the child, the event loop
+  (libuv) closes two descriptors by their numbers. It would close the pipe if that had one of these numbers.
 - *Exit.* The child ends by ``os._exit``: no destructors, exit functions or ``finally`` blocks of callers run.
 - *Garbage collection* is off in the child. A collection writes to all objects, and so would copy all memory.
 - *Memory.* The child needs memory only for what it changes. If memory runs out, the kernel kills the child
@@ -56,6 +58,9 @@ _CHUNK: Final = 1 << 18
 
 _STANDARD_STREAMS: Final = 3
 """Descriptors below this number are standard input, output and error."""
+
+_DESCRIPTORS: Final = "/dev/fd"
+"""The folder that lists the descriptors of a process, on Linux and on macOS."""
 
 _LENGTH: Final = struct.Struct("<Q")
 """The number of bytes of a part. It is sent before the part."""
@@ -256,11 +261,9 @@ def _separate_from_parent(writer: int) -> None:
             signal.signal(number, action)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in range(_STANDARD_STREAMS):
-        if stream != writer:
-            os.dup2(null, stream)
-    os.closerange(_STANDARD_STREAMS, writer)
-    os.closerange(max(writer + 1, _STANDARD_STREAMS), os.sysconf("SC_OPEN_MAX"))
+    present = {int(path.name) for path in Path(_DESCRIPTORS).iterdir()}
+    for descriptor in {*range(_STANDARD_STREAMS), *present} - {writer, null}:
+        os.dup2(null, descriptor)
 
 
 def _limit(limits: ChildLimits) -> None:

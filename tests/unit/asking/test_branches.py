@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,9 @@ def test_child_inherits_no_descriptors_but_its_pipe(state: AdmissionState) -> No
     first, other = socket.socketpair()
     with first, other:
 
-        def open_descriptors(_state: AdmissionState) -> list[int]:
-            return [number for number in range(3, 200) if is_open(number)]
+        def list_open_files(_state: AdmissionState) -> list[str]:
+            numbers = [number for number in range(200) if is_open(number)]
+            return [str(Path(f"/proc/self/fd/{number}").readlink()) for number in numbers]
 
         def is_open(number: int) -> bool:
             with suppress(OSError):
@@ -203,7 +205,24 @@ def test_child_inherits_no_descriptors_but_its_pipe(state: AdmissionState) -> No
                 return True
             return False
 
-        assert len(ask(state, open_descriptors, deadline_s=ENOUGH_S)) == 1
+        (pipe,) = set(ask(state, list_open_files, deadline_s=ENOUGH_S)) - {os.devnull}
+        assert pipe.startswith("pipe:")
+
+
+def test_questions_of_questions_have_answers_in_the_event_loop_of_the_processes(
+    state: AdmissionState,
+) -> None:
+    """In each child process, this event loop closes two descriptors by their numbers, and opens a pipe."""
+    loops = pytest.importorskip("uvloop")
+
+    def ask_deeper(_state: AdmissionState, depth: int) -> int:
+        if not depth:
+            return 0
+        return 1 + ask(state, partial(ask_deeper, depth=depth - 1), deadline_s=ENOUGH_S)
+
+    with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
+        asked = ask_in_background(state, partial(ask_deeper, depth=5), deadline_s=ENOUGH_S)
+        assert runner.run(asked) == 5
 
 
 def test_output_of_child_is_discarded(state: AdmissionState, capfd: pytest.CaptureFixture[str]) -> None:
