@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -20,6 +20,9 @@ from admitq.cli.processes import (
 )
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_api.version import VERSION
+
+if TYPE_CHECKING:
+    from admitq.cli.present_cluster import ClusterSource
 
 
 class CommandGroup(TyperGroup):
@@ -242,6 +245,54 @@ PlotsOption = Annotated[
         metavar="FOLDER",
     ),
 ]
+FromClusterOption = Annotated[
+    bool,
+    typer.Option(
+        "--from-cluster",
+        help="Begin with the queues and workloads of the running cluster, which is only read. "
+        "The first FILE is then optional: a Scenario, or manifests that replace those of the cluster.",
+    ),
+]
+StoredOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--from",
+        help="Begin with stored objects in a file or folder, as kubectl get -o yaml prints them. "
+        "It can be repeated.",
+        metavar="PATH",
+    ),
+]
+KubeconfigOption = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="Kubeconfig file for --from-cluster.", metavar="FILE")
+]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", help="Context of the kubeconfig.", metavar="NAME")
+]
+RunTimeOption = Annotated[
+    str,
+    typer.Option(
+        "--run-time",
+        help="Remaining run time of workloads of the cluster without an estimate.",
+        metavar="DURATION",
+    ),
+]
+
+
+def _find_source(
+    *, from_cluster: bool, stored: list[Path] | None, kubeconfig: Path | None, context: str | None
+) -> "ClusterSource | None":
+    """Return the cluster with which a simulation begins; None if it begins without one.
+
+    Raises:
+        BadParameter: both a running cluster and stored objects are given.
+    """
+    if not (from_cluster or stored):
+        return None
+    from admitq.cli.present_cluster import ClusterSource
+
+    if from_cluster and stored:
+        raise typer.BadParameter("give --from-cluster or --from, not both", param_hint="--from")
+    return ClusterSource(tuple(stored or ()), kubeconfig, context)
 
 
 @application.command()
@@ -271,37 +322,11 @@ def simulate(
         ),
     ] = None,
     plots: PlotsOption = None,
-    from_cluster: Annotated[
-        bool,
-        typer.Option(
-            "--from-cluster",
-            help="Begin with the queues and workloads of the running cluster, which is only read. "
-            "FILE is then optional: a Scenario, or manifests that replace those of the cluster.",
-        ),
-    ] = False,
-    stored: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--from",
-            help="Begin with stored objects in a file or folder, as kubectl get -o yaml prints them. "
-            "It can be repeated.",
-            metavar="PATH",
-        ),
-    ] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Kubeconfig file for --from-cluster.", metavar="FILE")
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option("--context", help="Context of the kubeconfig.", metavar="NAME")
-    ] = None,
-    run_time: Annotated[
-        str,
-        typer.Option(
-            "--run-time",
-            help="Remaining run time of workloads of the cluster without an estimate.",
-            metavar="DURATION",
-        ),
-    ] = "1h",
+    from_cluster: FromClusterOption = False,
+    stored: StoredOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    run_time: RunTimeOption = "1h",
 ) -> None:
     """Simulate queues on a virtual clock and report waits, use, borrowing and preemptions.
 
@@ -315,14 +340,8 @@ def simulate(
     if list_scenarios:
         print_scenarios(chosen)
         return
-    source = None
-    if from_cluster or stored:
-        from admitq.cli.present_cluster import ClusterSource
-
-        if from_cluster and stored:
-            raise typer.BadParameter("give --from-cluster or --from, not both", param_hint="--from")
-        source = ClusterSource(tuple(stored or ()), kubeconfig, context)
-    elif not files:
+    source = _find_source(from_cluster=from_cluster, stored=stored, kubeconfig=kubeconfig, context=context)
+    if source is None and not files:
         raise typer.BadParameter("give a file or a shipped scenario, or --list", param_hint="FILE…")
     raise typer.Exit(
         run(
@@ -349,20 +368,29 @@ def compare(
         ),
     ],
     second: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="The same, or a file without a Scenario: its objects replace those of the same name in A.",
             metavar="B",
             autocompletion=_complete_file,
+            show_default=False,
         ),
-    ],
+    ] = None,
     output: OutputOption = OutputFormat.TABLE,
     as_json: JsonOption = False,
     until: UntilOption = None,
     seed: SeedOption = None,
     plots: PlotsOption = None,
+    from_cluster: FromClusterOption = False,
+    stored: StoredOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    run_time: RunTimeOption = "1h",
 ) -> None:
     """Simulate two settings with the same jobs, and compare waits, use, preemptions and fairness.
+
+    With --from-cluster or --from, both runs begin with the workloads of a cluster. A single file is then B,
+    and run A has the cluster as it is.
 
     Both runs have the random seed of A. The report says how many jobs differ. The exit status is 0 when both
     runs have ended, 1 when workloads are pending in one that nothing can admit any more, and 2 when the
@@ -371,7 +399,21 @@ def compare(
     from admitq.cli.simulate import compare as run
 
     chosen = chosen_format(output, as_json=as_json)
-    raise typer.Exit(run(first, second, output=chosen, until=until, seed=seed, plots=plots))
+    source = _find_source(from_cluster=from_cluster, stored=stored, kubeconfig=kubeconfig, context=context)
+    if second is None and source is None:
+        raise typer.BadParameter("give two files or shipped scenarios", param_hint="B")
+    raise typer.Exit(
+        run(
+            None if second is None else first,
+            second or first,
+            output=chosen,
+            until=until,
+            seed=seed,
+            plots=plots,
+            source=source,
+            run_time=run_time,
+        )
+    )
 
 
 class Origin(StrEnum):

@@ -103,23 +103,27 @@ def simulate(
 
 
 def compare(
-    first: str,
+    first: str | None,
     second: str,
     *,
     output: OutputFormat = OutputFormat.TABLE,
     until: str | None = None,
     seed: int | None = None,
     plots: Path | None = None,
+    source: "ClusterSource | None" = None,
+    run_time: str = "1h",
 ) -> ExitCode:
     """Run two simulations and print the differences.
 
     Args:
-        first: a path, or the name of a shipped scenario.
+        first: a path, or the name of a shipped scenario; None for the cluster as it is.
         second: the same, or a file with only the objects that change.
         output: how the comparison is printed.
         until: when to stop both runs, as a duration.
         seed: the random seed of both runs, instead of the first scenario's.
         plots: the folder for plots.
+        source: the cluster with which both simulations begin; None begins without workloads.
+        run_time: the remaining run time of its workloads about which nothing is known, as a duration.
     """
     from admitq.simulator.comparison import JobRecord, compare_jobs, read_both
     from admitq.simulator.comparison import compare as compare_runs
@@ -129,7 +133,11 @@ def compare(
         end = None if until is None else _parse_until(until)
         if plots is not None:
             _require_plots()
-        plans = read_both([_find_file(first)], [_find_file(second)], seed=seed, until=end)
+        unknown = _parse_duration("--run-time", run_time)
+        files = [] if first is None else [_find_file(first)]
+        changed = [_find_file(second)]
+        present = _read_present(source, unknown)
+        plans = read_both(files, changed, seed=seed, until=end, present=present)
         if plots is not None:
             _create_folder(plots)
         records = (JobRecord(), JobRecord())

@@ -12,6 +12,7 @@ import orjson
 
 from admitq.simulator.files import has_scenario
 from admitq.simulator.plan import SimulationPlan, read
+from admitq.simulator.present import PresentCluster
 from admitq.simulator.report import Report, report
 from admitq.simulator.run import Simulation
 from admitq.simulator.schema import Nanoseconds
@@ -35,23 +36,27 @@ def read_both(
     *,
     seed: int | None = None,
     until: Nanoseconds | None = None,
+    present: PresentCluster | None = None,
 ) -> tuple[SimulationPlan, SimulationPlan]:
     """Return the plans of two runs with the same random seed.
 
     Args:
-        first: the files of the first run; one of them contains the scenario.
+        first: the files of the first run; one of them contains the scenario, unless both begin with a
+            cluster.
         second: the files of the second run. Without a scenario, the second run has all files of the first
             one, and the objects of these files replace those of the same name.
         seed: the random seed, instead of the seed of the first scenario.
         until: the end of both runs, instead of the ends in the scenarios.
+        present: the cluster with which both runs begin. Objects of the files replace its objects of the same
+            name.
 
     Raises:
         InputError: a file is invalid; the problems have file, line and field.
     """
-    plan = read(first, seed=seed, until=until)
+    plan = read(first, seed=seed, until=until, present=present)
     if any(map(has_scenario, second)):
-        return plan, read(second, seed=plan.seed, until=until)
-    return plan, read(first, changed=second, seed=plan.seed, until=until)
+        return plan, read(second, seed=plan.seed, until=until, present=present)
+    return plan, read(first, changed=second, seed=plan.seed, until=until, present=present)
 
 
 # --- the jobs of a run ------------------------------------------------------------------------------

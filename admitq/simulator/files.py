@@ -85,12 +85,13 @@ def read_files(paths: Sequence[Path], changed: Sequence[Path] = ()) -> Files:
     return files
 
 
-def read_files_beside(cluster: Files, paths: Sequence[Path]) -> Files:
+def read_files_beside(cluster: Files, paths: Sequence[Path], changed: Sequence[Path] = ()) -> Files:
     """Read the given files for a run that begins with the objects of a cluster.
 
     Args:
         cluster: the objects and the configuration of the cluster, with the scenario of a run without files.
         paths: files. At most one contains a scenario. Their objects replace those of the same name.
+        changed: files without a scenario. Their objects replace those of the same name in cluster and files.
 
     Raises:
         InputError: a file is invalid; the problems have file, line and field.
@@ -99,9 +100,11 @@ def read_files_beside(cluster: Files, paths: Sequence[Path]) -> Files:
         files = read_files(paths)
         files.changed = files.manifests
     else:
-        files = replace(cluster)
+        files = replace(cluster, changed=[*cluster.changed])
         for path in paths:
             _sort_in_changed(files, read_file(path, str(path)))
+    for path in changed:
+        _sort_in_changed(files, read_file(path, str(path)))
     files.names, files.manifests = cluster.names, cluster.manifests
     files.configuration = files.configuration or cluster.configuration
     return files

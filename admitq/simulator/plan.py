@@ -121,7 +121,9 @@ def read(
     Raises:
         InputError: a file is invalid; the problems have file, line and field.
     """
-    files = read_files(paths, changed) if present is None else read_files_beside(present.files, paths)
+    files = (
+        read_files(paths, changed) if present is None else read_files_beside(present.files, paths, changed)
+    )
     scenario = files.scenario
     chosen = seed if seed is not None else scenario.seed
     # This random seed is the only input that is not in the files. The report contains it, so that the run can

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from typer.main import get_command
 
+from admitq.cli.commands import application
 from admitq.cli.present_cluster import ClusterSource, read_cluster
 from admitq.simulator import InputError, Simulation, read
 from admitq.simulator.clock import START
@@ -160,3 +163,31 @@ def test_objects_that_cannot_be_read_are_reported(
 def test_cluster_without_kubeconfig_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--from-cluster: "):
         read_cluster(ClusterSource(kubeconfig=tmp_path / "missing"), MINUTE)
+
+
+def compared(*words: str) -> dict[str, Any]:
+    outcome = CliRunner().invoke(
+        get_command(application), ["simulate", "compare", *words, "--output", "json"]
+    )
+    assert outcome.exit_code == 0, outcome.output
+    return json.loads(outcome.stdout)
+
+
+def test_two_settings_are_compared_with_the_workloads_of_a_cluster(tmp_path: Path) -> None:
+    dump = write(tmp_path, workloads())
+    same, bigger = tmp_path / "same.yaml", tmp_path / "bigger.yaml"
+    same.write_text(BIGGER.replace("nominalQuota: 8", "nominalQuota: 4"))
+    bigger.write_text(BIGGER)
+    with_cluster = compared(str(bigger), "--from", str(dump), "--seed", "1")
+    assert (with_cluster["jobs"]["same"], with_cluster["jobs"]["earlier"]) == (2, 1)
+    assert (
+        compared(str(same), str(bigger), "--from", str(dump), "--seed", "1")["jobs"] == (with_cluster["jobs"])
+    )
+    reverse = compared(str(bigger), str(same), "--from", str(dump), "--seed", "1")["jobs"]
+    assert (reverse["same"], reverse["later"]) == (2, 1)
+
+
+def test_single_file_is_compared_only_with_a_cluster(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(get_command(application), ["simulate", "compare", "preemption"])
+    assert outcome.exit_code == 2
+    assert "give two files or shipped scenarios" in outcome.output
