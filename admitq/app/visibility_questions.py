@@ -23,9 +23,11 @@ from admitq.runtime.watcher import Outcome, Watcher
 from admitq.translate.metadata import key_of
 from admitq.translate.read_options import configured_read_options
 from admitq.visibility.background_questions import BackgroundQuestions
-from admitq.visibility.hypothetical_changes import HypotheticalCluster, list_hypothetical_changes
+from admitq.visibility.hypothetical_changes import list_hypothetical_changes
+from admitq.visibility.hypothetical_cluster import HypotheticalCluster
 from admitq.visibility.routes import Subresource
 from admitq.visibility.tree_forecasts import TreeForecasts
+from admitq.visibility.submission_checks import list_submission_checks
 from admitq.visibility.workload_questions import list_workload_questions
 from admitq_api.feature_gates import Gate
 from admitq_api.json_objects import JsonObject, value_at
@@ -100,6 +102,7 @@ class VisibilityQuestions:
             configured_read_options(configuration, gates),
             load_custom_integrations(configuration),
             gates[Gate.PARTIAL_ADMISSION],
+            configuration.manage_jobs_without_queue_name,
         )
         self._trees = TreeForecasts(state, self._cluster.estimates)
         self.watchers = [
@@ -117,6 +120,7 @@ class VisibilityQuestions:
         return (
             *list_workload_questions(self._questions, self._trees, self._cluster.estimates, group),
             *list_hypothetical_changes(self._questions, self._cluster),
+            *list_submission_checks(self._questions, self._cluster),
         )
 
     async def load(self) -> None:

@@ -182,7 +182,7 @@ def what_if_document(
     supposed = tuple(events)
     assume_due_decisions(state, now)
     difference = branch(partial(what_if, events=supposed, now=now, branch=branch))
-    nodes = _find_visible_nodes(state, viewer)
+    nodes = find_visible_nodes(state, viewer)
     asked = _find_asked(state, supposed, difference, viewer)
     changed = delays(
         asked,
@@ -200,10 +200,10 @@ def what_if_document(
 # --- what is shown of a difference ----------------------------------------------------------------------
 
 
-def _find_visible_nodes(state: AdmissionState, viewer: Viewer) -> frozenset[NodeName] | None:
+def find_visible_nodes(state: AdmissionState, viewer: Viewer) -> frozenset[NodeName] | None:
     """Return the ClusterQueues of the namespaces that a viewer may see, and the cohorts above; None: all.
 
-    Hypothetical LocalQueues do not count. Else a viewer could choose what to see.
+    The state must have no hypothetical LocalQueues. Else a viewer could choose what to see.
     """
     if viewer.namespaces is None:
         return None

@@ -5,11 +5,11 @@ stays. Defaults and checks are those of the API server (``manifests``). A job be
 functions of the manager. Nothing is written.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
+from admitq.asking.hypothesis_inputs import WORKLOAD, HypothesisOptions, IndexedObjects, name_documents
 from admitq.core.events import Event, WorkloadChanged
 from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.integrations.base import CompositionOptions, Integration, RuleContext
@@ -19,7 +19,6 @@ from admitq.manifests.jobs import JobTranslation, TranslatedWorkload
 from admitq.manifests.objects import CLASSES, OBSERVED, Manifests, ObjectId, ObjectLookup
 from admitq.translate.metadata import key_of
 from admitq.translate.observations import READ_ERRORS, observations
-from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_workload
 from admitq.workloads.job_workloads import FIELDS_FROM_JOB
 from admitq_api import conditions
@@ -27,15 +26,8 @@ from admitq_api.conditions import ConditionsByType, ConditionType
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import DEFAULT_PRIORITY_CLASS, DEFAULT_QUEUE, Names
 
-WORKLOAD: Final = "Workload"
 _UID: Final = "hypothetical"
 """The UID of new jobs. No object of a cluster has it."""
-
-_KINDS: Final[Mapping[str, str]] = {
-    "workloads": WORKLOAD,
-    **{plural: kind for kind, (plural, _) in OBSERVED.items()},
-}
-"""The kinds that the core observes, by their plurals."""
 
 _USERS: Final[Mapping[str, tuple[str, ...]]] = {
     "ResourceFlavor": ("resourceGroups", "flavors", "name"),
@@ -76,70 +68,6 @@ class Hypotheses(NamedTuple):
     ignored: tuple[str, ...]
 
 
-class HypothesisOptions(NamedTuple):
-    """How manifests are read.
-
-    Attributes:
-        how: how Workloads are read.
-        custom: the job kinds of the configuration.
-        partial_admission: whether jobs with a minimum of pods may run with fewer pods.
-        namespace: the namespace of objects that state none.
-        is_local: whether only objects in this namespace may change.
-    """
-
-    how: ReadOptions = ReadOptions()
-    custom: tuple[Integration, ...] = ()
-    partial_admission: bool = True
-    namespace: str = "default"
-    is_local: bool = False
-
-
-class IndexedObjects:
-    """Stored objects by their identity.
-
-    Args:
-        observed: objects that the core observes, each with the plural of its kind.
-        others: other objects, with their kinds: jobs, priority classes, and objects to which jobs refer.
-    """
-
-    def __init__(self, observed: Iterable[tuple[str, JsonObject]], others: Iterable[JsonObject] = ()) -> None:
-        self._objects: dict[str, dict[ObjectId, JsonObject]] = {}
-        for plural, obj in observed:
-            self._add(_KINDS[plural], obj)
-        for obj in others:
-            self._add(str(obj.get("kind", "")), obj)
-
-    def _add(self, kind: str, obj: JsonObject) -> None:
-        self._objects.setdefault(kind, {})[ObjectId(kind, *key_of(obj))] = obj
-
-    def get(self, name: ObjectId) -> JsonObject | None:
-        """Return an object; None if it does not exist."""
-        return self._objects.get(name.kind, {}).get(name)
-
-    def of_kind(self, kind: str) -> Iterable[JsonObject]:
-        """Return all objects of a kind."""
-        return self._objects.get(kind, {}).values()
-
-
-def list_documents(objects: Sequence[Any], name: str) -> list[Document]:
-    """Return the objects of a request as documents.
-
-    Args:
-        objects: the objects.
-        name: the field that lists them, for error messages: ``spec.objects``.
-
-    Raises:
-        InputError: a value is not an object.
-    """
-    documents: list[Document] = []
-    for index, obj in enumerate(objects):
-        document = Document(f"{name}[{index}]", cast("Mapping[str, Any]", obj))
-        if not isinstance(obj, Mapping):
-            raise document.error((), "must be an object with fields like apiVersion and kind")
-        documents.append(document)
-    return documents
-
-
 def read_hypotheses(
     objects: Iterable[Document],
     deletions: Iterable[Document] = (),
@@ -164,7 +92,7 @@ def read_hypotheses(
     """
     reader = _Reader(names, now, stored or IndexedObjects(()), options or HypothesisOptions())
     reader.delete([_as_object(document) for document in deletions])
-    reader.apply([*_named(objects)])
+    reader.apply([*name_documents(objects)])
     return reader.result()
 
 
@@ -174,21 +102,6 @@ def _as_object(deletion: Document) -> Document:
     metadata = {key: value[key] for key in ("namespace", "name") if key in value}
     head = {key: value[key] for key in ("apiVersion", "kind") if key in value}
     return replace(deletion, value={**head, "metadata": metadata or value.get("metadata") or {}})
-
-
-def _named(objects: Iterable[Document]) -> Iterator[Document]:
-    """Yield the documents, each with a name. Those with a generated name are numbered."""
-    numbers: Counter[str] = Counter()
-    for document in objects:
-        prefix = value_at(document.value, ("metadata", "generateName"))
-        if not isinstance(prefix, str) or value_at(document.value, ("metadata", "name")):
-            yield document
-            continue
-        numbers[prefix] += 1
-        name = f"{prefix}{numbers[prefix]}"
-        metadata = {**document.value["metadata"], "name": name}
-        metadata.pop("generateName")
-        yield replace(document, value={**document.value, "metadata": metadata})
 
 
 class _Job(NamedTuple):
@@ -252,11 +165,8 @@ class _Reader:
         if not isinstance(kind, str) or not kind:
             raise document.error(("kind",), "is required")
         name = self.manifests.identify(document, kind)
-        if name is not None and self.options.is_local and name.namespace != self.options.namespace:
-            where = ("metadata", "namespace") if name.namespace else ("kind",)
-            raise document.error(
-                where, f"only objects of namespace {self.options.namespace} can change: remove {name}"
-            )
+        if name is not None and (error := self.options.find_scope_error(name, document)) is not None:
+            raise error
         return name
 
     def _record(self, document: Document, error: Exception) -> None:

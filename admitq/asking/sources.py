@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from admitq.asking.decision_settings import DecisionSettings, read_decision_settings
-from admitq.asking.hypotheses import HypothesisOptions, IndexedObjects, read_hypotheses
+from admitq.asking.hypotheses import read_hypotheses
+from admitq.asking.hypothesis_inputs import HypothesisOptions, IndexedObjects
 from admitq.asking.object_files import ReadFiles
 from admitq.asking.observed_cluster import UnreadableObject, observe_cluster
 from admitq.asking.run_time_estimates import run_time_estimates

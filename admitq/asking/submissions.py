@@ -1,11 +1,11 @@
 """Would it run? An answer about manifests that are submitted now."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admitq.asking.answers import HORIZON
+from admitq.asking.patience import percent_used
 from admitq.core.asking.branch import Branch
 from admitq.core.asking.course import EstimateOf, ForecastBounds
 from admitq.core.asking.due_decisions import assume_due_decisions
@@ -15,6 +15,10 @@ from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.translate.submissions import submission_json, submission_lines
+from admitq.translate.viewers import EVERYTHING, Viewer
+
+_SEARCH_PERCENT: Final = 50
+"""The part of the time for the search for changes, in percent. Simulations have the rest."""
 
 
 class SubmissionAnswer(NamedTuple):
@@ -33,6 +37,7 @@ def submission_answers(
     now: Instant,
     branch_from: Callable[[AdmissionState], Branch],
     estimate_of: EstimateOf,
+    viewer: Viewer = EVERYTHING,
     seconds: float,
 ) -> dict[ObjectKey, SubmissionAnswer]:
     """Return what becomes of submitted workloads, and when those start that wait.
@@ -44,12 +49,13 @@ def submission_answers(
         now: the present instant, in nanoseconds since the Unix epoch.
         branch_from: returns a function that asks questions about a state.
         estimate_of: returns the estimated run time of a workload, also of submitted ones.
+        viewer: what the reader may see.
         seconds: the time for the answer. Half of it is for the search for changes, the rest for simulations.
 
     Raises:
         EndlessDecisionsError: the core decides endlessly.
     """
-    began = time.monotonic()
+    used = percent_used(seconds)
     assume_due_decisions(state, now)
     branch = branch_from(state)
     submissions: Sequence[Submission] = branch(
@@ -59,21 +65,21 @@ def submission_answers(
             submitted=submitted,
             now=now,
             branch_from=branch_from,
-            has_time=lambda: time.monotonic() < began + seconds / 2,
+            has_time=lambda: used() < _SEARCH_PERCENT,
         )
     )
     waiting = [each.workload for each in submissions if each.verdict is SubmissionVerdict.WAITS]
     starts: Mapping[ObjectKey, Forecast] = {}
     if waiting:
-        bounds = ForecastBounds(lambda: time.monotonic() > began + seconds, HORIZON)
+        bounds = ForecastBounds(used, HORIZON)
         starts = forecast(
             waiting, now=now, branch=branch, estimate_of=estimate_of, bounds=bounds, events=events
         )
     return {
         each.workload: SubmissionAnswer(
             each.verdict,
-            submission_json(each, starts.get(each.workload)),
-            submission_lines(each, starts.get(each.workload), now),
+            submission_json(each, starts.get(each.workload), viewer),
+            submission_lines(each, starts.get(each.workload), now, viewer),
         )
         for each in submissions
     }

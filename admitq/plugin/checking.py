@@ -1,16 +1,27 @@
-"""``check``: first the API server answers in a dry run, then the core. Imported only by this command."""
+"""``check``: first the API server answers in a dry run, then the core. Imported only by this command.
+
+The visibility API asks the core if the cluster serves it. Otherwise, or for files, this process does.
+"""
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admitq.asking.branches import branch_of
-from admitq.asking.hypotheses import Hypotheses, HypothesisOptions, IndexedObjects, read_hypotheses
+from admitq.asking.hypotheses import Hypotheses
+from admitq.asking.hypothesis_inputs import IndexedObjects, name_documents
 from admitq.asking.listed_objects import list_stored_objects
+from admitq.asking.object_checks import (
+    NOT_CHECKED,
+    NOT_QUEUED,
+    REFUSED,
+    CheckedCluster,
+    ObjectCheck,
+    ObjectChecks,
+    check_objects,
+)
 from admitq.asking.object_files import list_files
 from admitq.asking.run_time_estimates import run_time_estimates
 from admitq.asking.sources import MANIFESTS, AskedCluster, hypothesis_options
@@ -18,9 +29,7 @@ from admitq.asking.stored_objects import SourceError, StoredObjects
 from admitq.asking.submissions import SubmissionAnswer, submission_answers
 from admitq.core.asking.submission import SubmissionVerdict
 from admitq.core.model import ObjectKey
-from admitq.integrations.ownership import get_controller, get_queue_name, list_prebuilt_names
-from admitq.integrations.registry import load_integrations
-from admitq.manifests.documents import Document, InputError, Problem, read_file, read_text
+from admitq.manifests.documents import Document, InputError, read_file, read_text
 from admitq.plugin.answering import (
     PATIENCE,
     SECONDS,
@@ -29,28 +38,23 @@ from admitq.plugin.answering import (
     reporting_branch_errors,
     warn,
 )
-from admitq.plugin.checks import Check, Checks
+from admitq.plugin.checks import exit_status
 from admitq.plugin.cluster_access import ClusterAccess, call_cluster
 from admitq.plugin.command import Arguments
 from admitq.plugin.dry_run import dry_run, read_referenced
 from admitq.plugin.options import ClusterOptions
 from admitq.plugin.remedies import CommandError
-from admitq_api.json_objects import JsonObject, objects_at, text_at, with_value, without_value
-from admitq_api.labels import DEFAULT_QUEUE, Names
+from admitq.plugin.reviews import InvalidReview, ReviewResource, create_review, with_places
+from admitq_api.json_objects import JsonObject, as_list, as_text, objects_at, text_at
 
 STDIN: Final = "-"
 """The name of standard input."""
 
-NOT_CHECKED: Final = (
-    "admission webhooks and policies of the cluster",
-    "fields of jobs that admitq does not read",
-    "ResourceQuotas",
-    "the rights to create the objects",
-)
-"""What only an API server can check."""
+CHECK: Final = ReviewResource("Check", "check")
+LOCAL_CHECK: Final = ReviewResource("LocalCheck", "localcheck")
 
 
-def check_files(arguments: Arguments) -> Checks:
+def check_files(arguments: Arguments) -> ObjectChecks:
     """Return what becomes of the objects of files.
 
     Raises:
@@ -60,27 +64,37 @@ def check_files(arguments: Arguments) -> Checks:
     if arguments.from_:
         namespace: str = arguments.namespace or "default"
         cluster = read_cluster_of_files(arguments)
-        checks = Checks([*map(Check, _with_names(documents))], NOT_CHECKED)
+        checks = ObjectChecks([*map(ObjectCheck, name_documents(documents))], NOT_CHECKED)
         _ask(checks, cluster, (), namespace)
         return checks
 
     tried = call_cluster(ClusterOptions.of(arguments), partial(_try_in_cluster, documents))
-    if tried.objects is None:
-        if not tried.checks.status:
+    if tried.problem:
+        if not exit_status(tried.checks):
             raise CommandError(
                 f"all objects are accepted, but whether jobs would run is unknown: {tried.problem}"
             )
         # The API server refuses objects, whatever else can be known.
         warn([f"whether the other objects would run is unknown: {tried.problem}"])
-        return tried.checks
-    _ask(tried.checks, observe_listed(tried.objects, arguments), tried.referenced, tried.namespace)
+    elif tried.objects is not None:
+        _ask(tried.checks, observe_listed(tried.objects, arguments), tried.referenced, tried.namespace)
     return tried.checks
 
 
 class _Tried(NamedTuple):
-    """What the API server says about objects, and the objects of the cluster, or why these are not known."""
+    """What a cluster says about objects.
 
-    checks: Checks
+    The checks are complete if there are neither objects of the cluster nor a problem.
+
+    Attributes:
+        checks: what the API server says, and the visibility API if it answers.
+        namespace: the namespace of objects that state none.
+        objects: the objects of the cluster, for an answer of this process.
+        referenced: the objects that the jobs name.
+        problem: why it is not known whether jobs would run.
+    """
+
+    checks: ObjectChecks
     namespace: str
     objects: StoredObjects | None = None
     referenced: Sequence[JsonObject] = ()
@@ -88,12 +102,48 @@ class _Tried(NamedTuple):
 
 
 async def _try_in_cluster(documents: Sequence[Document], access: ClusterAccess) -> _Tried:
-    checks = Checks([await dry_run(access, document) for document in documents])
+    checks = ObjectChecks([await dry_run(access, document) for document in documents])
+    referenced = await read_referenced(access, [check.document.value for check in checks.accepted])
     try:
+        if await ask_visibility_api(access, checks, referenced):
+            return _Tried(checks, access.namespace)
         objects = await list_stored_objects(access.client, access.names)
-    except SourceError as error:
+    except (SourceError, InvalidReview) as error:
         return _Tried(checks, access.namespace, problem=str(error))
-    return _Tried(checks, access.namespace, objects, await read_referenced(access, checks.accepted))
+    return _Tried(checks, access.namespace, objects, referenced)
+
+
+async def ask_visibility_api(
+    access: ClusterAccess, checks: ObjectChecks, referenced: Sequence[JsonObject]
+) -> bool:
+    """Let the visibility API answer what becomes of the accepted objects; return whether it has answered.
+
+    Raises:
+        InvalidReview: it cannot answer for these objects, for example because they are of other namespaces.
+    """
+    documents = [check.document for check in checks.accepted]
+    if not documents:
+        return True
+    spec = {"objects": [*(document.value for document in documents), *referenced]}
+    status = await create_review(access, CHECK, LOCAL_CHECK, spec, documents)
+    if status is None:
+        return False
+    # Answers about the objects that the jobs name come last. They are not shown.
+    for check, answer in zip(checks.accepted, objects_at(status, ("objects",)), strict=False):
+        _complete(check, answer, documents)
+    return True
+
+
+def _complete(check: ObjectCheck, answer: Mapping[str, Any], documents: Sequence[Document]) -> None:
+    """Add what the visibility API says about an object."""
+    verdict, lines = text_at(answer, ("verdict",)), [as_text(line) for line in as_list(answer.get("text"))]
+    if verdict == REFUSED:
+        problems = map(as_text, as_list(answer.get("problems")))
+        check.problems = tuple(with_places(problem, documents) for problem in problems)
+    elif verdict in [*SubmissionVerdict]:
+        check.answer = SubmissionAnswer(SubmissionVerdict(verdict), answer, lines)
+    else:
+        check.is_queued, check.note = verdict != NOT_QUEUED, "\n".join(lines)
 
 
 def _read_documents(paths: Sequence[str]) -> list[Document]:
@@ -114,126 +164,30 @@ def _read_path(path: str) -> Iterator[Document]:
             yield from read_file(file, str(file))
 
 
-def _with_names(documents: Iterable[Document]) -> Iterator[Document]:
-    """Yield the objects, with a number in place of a generated suffix of their names."""
-    numbers: Counter[str] = Counter()
-    for document in documents:
-        prefix = text_at(document.value, ("metadata", "generateName"))
-        if not prefix or text_at(document.value, ("metadata", "name")):
-            yield document
-            continue
-        numbers[prefix] += 1
-        named = with_value(document.value, ("metadata", "name"), f"{prefix}{numbers[prefix]}")
-        yield replace(document, value=without_value(named, ("metadata", "generateName")))
+# --- in this process --------------------------------------------------------------------------------------
 
 
-# --- in the core ------------------------------------------------------------------------------------------
-
-
-def _ask(checks: Checks, cluster: AskedCluster, referenced: Sequence[JsonObject], namespace: str) -> None:
-    """Let the core answer what becomes of the accepted objects."""
-    stored = IndexedObjects(cluster.objects.observed, (*cluster.objects.others, *referenced))
-    settings, names = cluster.settings, cluster.objects.names
-    options = hypothesis_options(settings, namespace)
-    base = [Document(MANIFESTS, manifest) for manifest in cluster.objects.manifests]
-    _mark_unqueued(checks, cluster, options)
-    hypotheses = _read(
-        checks,
-        namespace,
-        base,
-        partial(read_hypotheses, names=names, now=cluster.now, stored=stored, options=options),
-    )
-    answers = _answers(cluster, hypotheses)
-    for check in checks.accepted:
-        own = [
-            answers[key]
-            for key, workload in hypotheses.workloads.items()
-            if key in answers and _has_workload(check, workload, namespace)
-        ]
-        if own:
-            check.answer = max(own, key=lambda answer: [*SubmissionVerdict].index(answer.verdict))
-    for text in hypotheses.ignored:
-        name, _, reason = text.partition(": ")
-        for check in checks.checks:
-            if str(check) == name and check.answer is None:
-                check.note = reason
-
-
-def _mark_unqueued(checks: Checks, cluster: AskedCluster, options: HypothesisOptions) -> None:
-    """Find the jobs that admitq does not queue, because they name no queue."""
-    names = cluster.objects.names
-    kinds = {kind.gvk for kind in (*load_integrations(), *options.custom)}
-    queues = [*cluster.objects.of("localqueues"), *cluster.objects.manifests]
-    queues += [check.document.value for check in checks.accepted]
-    defaults = {
-        text_at(queue, ("metadata", "namespace")) or options.namespace
-        for queue in queues
-        if text_at(queue, ("metadata", "name")) == DEFAULT_QUEUE
-        and queue.get("kind", "LocalQueue") == "LocalQueue"
-    }
-    for check in checks.accepted:
-        obj = check.document.value
-        group, _, version = text_at(obj, ("apiVersion",)).rpartition("/")
-        is_job = (group, version, check.kind) in kinds
-        if not is_job or (check.namespace or options.namespace) in defaults or _names_a_queue(obj, names):
-            continue
-        if cluster.settings.configuration.manage_jobs_without_queue_name:
-            line = f"It stays suspended until its label {names.queue_name} names a LocalQueue."
-            check.answer = SubmissionAnswer(SubmissionVerdict.NEVER, {}, [line])
-        check.is_queued = False
-
-
-def _names_a_queue(job: JsonObject, names: Names) -> bool:
-    """Whether a job is queued by itself, by its owner, or by a Workload that exists."""
-    return bool(
-        get_queue_name(job, names)
-        or get_controller(job) is not None
-        or any(name for _, name in list_prebuilt_names(job, names, by_annotation=True))
-    )
-
-
-def _read(
-    checks: Checks,
-    namespace: str,
-    base: Sequence[Document],
-    read: Callable[[list[Document]], Hypotheses],
-) -> Hypotheses:
-    """Return the events of the accepted objects. Objects that are invalid are refused.
+def _ask(
+    checks: ObjectChecks, cluster: AskedCluster, referenced: Sequence[JsonObject], namespace: str
+) -> None:
+    """Let the core answer what becomes of the accepted objects.
 
     Raises:
         CommandError: an object of ``--from`` is invalid.
     """
-    while True:
-        documents = [check.document for check in checks.accepted if check.is_queued]
-        try:
-            return read([*base, *documents])
-        except InputError as error:
-            if not _refuse(checks, error.problems, namespace):
-                raise CommandError(str(error)) from None
-
-
-def _refuse(checks: Checks, problems: Iterable[Problem], namespace: str) -> bool:
-    """Add problems to the objects that have them, and return whether there are any."""
-    found = False
-    for check in checks.accepted:
-        names = {f"{check.kind} {check.name}", f"{check.kind} {check.namespace or namespace}/{check.name}"}
-        own = [problem for problem in problems if problem.object in names]
-        check.problems = tuple(str(replace(problem, object="")) for problem in own)
-        found = found or bool(own)
-    return found
-
-
-def _has_workload(check: Check, workload: JsonObject, namespace: str) -> bool:
-    """Whether a Workload is that of an object, or the object itself."""
-    metadata = workload["metadata"]
-    if text_at(metadata, ("namespace",)) != (check.namespace or namespace):
-        return False
-    names = [("Workload", text_at(metadata, ("name",)))]
-    names += [
-        (text_at(owner, ("kind",)), text_at(owner, ("name",)))
-        for owner in objects_at(metadata, ("ownerReferences",))
-    ]
-    return (check.kind, check.name) in names
+    objects = cluster.objects
+    checked = CheckedCluster(
+        objects.names,
+        cluster.now,
+        IndexedObjects(objects.observed, (*objects.others, *referenced)),
+        hypothesis_options(cluster.settings, namespace),
+        cluster.settings.configuration.manage_jobs_without_queue_name,
+        [Document(MANIFESTS, manifest) for manifest in objects.manifests],
+    )
+    try:
+        check_objects(checks, checked, partial(_answers, cluster))
+    except InputError as error:
+        raise CommandError(str(error)) from None
 
 
 def _answers(cluster: AskedCluster, hypotheses: Hypotheses) -> dict[ObjectKey, SubmissionAnswer]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from admitq.asking.object_checks import ObjectCheck
 from admitq.integrations.registry import load_integrations
 from admitq.manifests.documents import Document
-from admitq.plugin.checks import Check
 from admitq.plugin.cluster_access import FIELD_MANAGER, ClusterAccess
 from admitq.runtime.discovery import find_resource_of_kind
 from admitq.runtime.errors import ApiError
@@ -14,7 +14,7 @@ from admitq.runtime.resources import Resource
 from admitq_api.json_objects import JsonObject, text_at, value_at, with_value
 
 
-async def dry_run(access: ClusterAccess, document: Document) -> Check:
+async def dry_run(access: ClusterAccess, document: Document) -> ObjectCheck:
     """Let the API server validate an object with all webhooks, and return it as it would be stored.
 
     Raises:
@@ -24,7 +24,7 @@ async def dry_run(access: ClusterAccess, document: Document) -> Check:
     group, _, version = text_at(obj, ("apiVersion",)).rpartition("/")
     resource = await find_resource_of_kind(access.client, group, version, text_at(obj, ("kind",)))
     if resource is None:
-        return Check(document, (f"the cluster serves no {obj.get('kind')} of {obj.get('apiVersion')}",))
+        return ObjectCheck(document, (f"the cluster serves no {obj.get('kind')} of {obj.get('apiVersion')}",))
     if resource.namespaced and not value_at(obj, ("metadata", "namespace")):
         obj = with_value(obj, ("metadata", "namespace"), access.namespace)
     shown = replace(document, value=obj)
@@ -33,10 +33,12 @@ async def dry_run(access: ClusterAccess, document: Document) -> Check:
     except ApiError as error:
         if error.status in {0, 401}:
             raise
-        return Check(shown, (error.message,))
+        return ObjectCheck(shown, (error.message,))
     except ValueError as error:
-        return Check(shown, (str(error),))
-    return Check(replace(document, value={"apiVersion": obj["apiVersion"], "kind": obj["kind"], **stored}))
+        return ObjectCheck(shown, (str(error),))
+    return ObjectCheck(
+        replace(document, value={"apiVersion": obj["apiVersion"], "kind": obj["kind"], **stored})
+    )
 
 
 async def _try_write(access: ClusterAccess, resource: Resource, obj: dict[str, Any]) -> JsonObject:
@@ -52,8 +54,8 @@ async def _try_write(access: ClusterAccess, resource: Resource, obj: dict[str, A
         return await access.client.apply(resource, obj, field_manager=FIELD_MANAGER, dry_run=True)
 
 
-async def read_referenced(access: ClusterAccess, checks: Iterable[Check]) -> list[JsonObject]:
-    """Return the objects that determine the pods of the jobs, such as the runtime of a TrainJob.
+async def read_referenced(access: ClusterAccess, jobs: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the objects that determine the pods of jobs, such as the runtime of a TrainJob.
 
     Objects that do not exist, or that may not be read, are left out.
 
@@ -62,8 +64,7 @@ async def read_referenced(access: ClusterAccess, checks: Iterable[Check]) -> lis
     """
     kinds = {kind.gvk: kind for kind in load_integrations()}
     objects: list[JsonObject] = []
-    for check in checks:
-        obj = check.document.value
+    for obj in jobs:
         group, _, version = text_at(obj, ("apiVersion",)).rpartition("/")
         integration = kinds.get((group, version, text_at(obj, ("kind",))))
         if integration is None:

@@ -3,9 +3,8 @@
 Imported only by the command ``whatif``.
 """
 
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 from admitq.asking.answers import what_if_document
 from admitq.asking.branches import branch_of
-from admitq.asking.hypotheses import IndexedObjects, read_hypotheses
+from admitq.asking.hypotheses import read_hypotheses
+from admitq.asking.hypothesis_inputs import IndexedObjects
 from admitq.asking.listed_objects import list_stored_objects
 from admitq.asking.run_time_estimates import run_time_estimates
 from admitq.asking.sources import AskedCluster, hypothesis_options, suppose_manifests
@@ -25,7 +25,6 @@ from admitq.plugin.answer_waits import parse_wait
 from admitq.plugin.answering import (
     PATIENCE,
     SECONDS,
-    ask_server,
     observe_listed,
     read_cluster_of_files,
     reporting,
@@ -37,18 +36,17 @@ from admitq.plugin.command import Arguments
 from admitq.plugin.object_edits import DELETE, Edit, apply_edits, read_deletion, read_edits
 from admitq.plugin.options import ClusterOptions
 from admitq.plugin.remedies import CommandError
+from admitq.plugin.reviews import InvalidReview, ReviewResource, create_review
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.translate.metadata import key_of
 from admitq.translate.read_options import ReadOptions
-from admitq_api.json_objects import JsonObject, as_list, as_text, object_at, value_at, with_value
+from admitq_api.json_objects import JsonObject, as_list, as_text, value_at, with_value
 from admitq_api.labels import Names
 
 _STANDARD_INPUT: Final = "-"
-_FORBIDDEN: Final = 403
-_INVALID: Final = frozenset({400, 422})
-_PLACE: Final = re.compile(r"spec\.objects\[(\d+)\]")
-"""The place of an object in errors of the visibility API."""
+WHAT_IF: Final = ReviewResource("WhatIf", "whatif")
+LOCAL_WHAT_IF: Final = ReviewResource("LocalWhatIf", "localwhatif")
 
 _RESOURCES: Final = {
     "ClusterQueue": "cluster_queues",
@@ -147,19 +145,13 @@ async def ask_visibility_api(access: ClusterAccess, changes: Changes) -> dict[st
     objects = [*_with_namespaces(changes.documents, access), *edited]
     spec = {"objects": objects, "deletions": [*changes.deletions]}
     try:
-        answer = await _post(access, "WhatIf", "whatif", "", spec)
-    except ApiError as error:
-        if error.is_forbidden:
-            answer = await _post(access, "LocalWhatIf", "localwhatif", access.namespace, spec)
-        elif error.status in _INVALID:
-            raise CommandError(_with_places(error.message, changes.documents)) from error
-        else:
-            raise
-    if answer is None:
+        status = await create_review(access, WHAT_IF, LOCAL_WHAT_IF, spec, changes.documents)
+    except InvalidReview as error:
+        raise CommandError(str(error)) from error
+    if status is None:
         return None
-    status = dict(object_at(answer, ("status",)))
     _warn_of_ignored([as_text(reason) for reason in as_list(status.get("ignored"))])
-    return status
+    return {**status}
 
 
 def _warn_of_ignored(reasons: Sequence[str]) -> None:
@@ -174,17 +166,6 @@ async def _get(access: ClusterAccess, target: ObjectId) -> JsonObject | None:
         if error.is_not_found:
             return None
         raise
-
-
-async def _post(
-    access: ClusterAccess, kind: str, plural: str, namespace: str, spec: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    names = access.names
-    resource = Resource(names.visibility_group, names.version, plural, kind, namespaced=bool(namespace))
-    metadata = {"namespace": namespace} if namespace else {}
-    body = {"apiVersion": resource.api_version, "kind": kind, "metadata": metadata, "spec": spec}
-    raised = () if namespace else (_FORBIDDEN,)
-    return await ask_server(access, "POST", resource.path(namespace or None), body=body, raised=raised)
 
 
 def _with_namespaces(documents: Sequence[Document], access: ClusterAccess) -> list[JsonObject]:
@@ -207,16 +188,6 @@ def _with_namespaces(documents: Sequence[Document], access: ClusterAccess) -> li
             document.value if is_given else with_value(document.value, ("metadata", "namespace"), namespace)
         )
     return objects
-
-
-def _with_places(message: str, documents: Sequence[Document]) -> str:
-    """Return an error of the server with files and lines in place of numbers of objects."""
-
-    def place(match: re.Match[str]) -> str:
-        index = int(match[1])
-        return str(documents[index].place()) if index < len(documents) else "options"
-
-    return _PLACE.sub(place, message)
 
 
 # --- in this process ----------------------------------------------------------------------------------

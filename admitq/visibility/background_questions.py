@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from admitq.asking.branch_processes import BranchDeadlineExceeded, BranchFailed
@@ -34,12 +35,14 @@ class Asked(NamedTuple):
         state: a disposable state.
         now: the present instant, in nanoseconds since the Unix epoch.
         branch: asks questions about the state as it is at each call.
+        branch_from: returns such a function for another state.
         seconds: the time for the answer.
     """
 
     state: AdmissionState
     now: Instant
     branch: Branch
+    branch_from: Callable[[AdmissionState], Branch]
     seconds: float
 
 
@@ -85,8 +88,8 @@ class BackgroundQuestions:
         deadline, seconds, now = self._deadline, self._seconds, self._clock()
 
         def ask(state: AdmissionState) -> Answer:
-            branch = branch_of(state, deadline_s=deadline)
-            return question(Asked(state, now, branch, seconds))
+            branch_from = partial(branch_of, deadline_s=deadline)
+            return question(Asked(state, now, branch_from(state), branch_from, seconds))
 
         self._running += 1
         try:

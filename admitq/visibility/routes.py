@@ -26,10 +26,12 @@ KINDS: Final[Mapping[str, str]] = {
     "workloads": "Workload",
     "whatif": "WhatIf",
     "localwhatif": "LocalWhatIf",
+    "check": "Check",
+    "localcheck": "LocalCheck",
 }
 """The kind of each resource."""
 
-NAMESPACED: Final = frozenset({"localqueues", "localwhatif", "workloads"})
+NAMESPACED: Final = frozenset({"localcheck", "localqueues", "localwhatif", "workloads"})
 """The resources that are namespaced."""
 
 

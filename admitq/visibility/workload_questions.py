@@ -32,7 +32,7 @@ def list_workload_questions(
         key, viewer = ObjectKey(question.namespace, question.name), question.viewer
 
         def ask(asked: Asked) -> dict[str, Any] | None:
-            state, now, branch, seconds = asked
+            state, now, branch, _, seconds = asked
             return explanation_document(state, key, now=now, branch=branch, viewer=viewer, seconds=seconds)
 
         return _answer(EXPLANATION, question, await questions.ask(ask), group)
@@ -46,7 +46,7 @@ def list_workload_questions(
             return _answer(ETA, question, document, group)
 
         def ask(asked: Asked) -> tuple[Forecast | None, Instant]:
-            state, now, branch, seconds = asked
+            state, now, branch, _, seconds = asked
             estimate_of = estimates(state, now)
             found = forecast_start(
                 state, key, now=now, branch=branch, estimate_of=estimate_of, seconds=seconds

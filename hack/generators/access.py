@@ -390,7 +390,13 @@ VISIBILITY_ROLES = (
         (Rule((VISIBILITY_GROUP,), ("localwhatif",), ("create",)),),
         (BATCH_ADMIN, BATCH_USER),
     ),
-    # The answer names workloads of all namespaces.
+    UserRole(
+        "local-check-role",
+        (Rule((VISIBILITY_GROUP,), ("localcheck",), ("create",)),),
+        (BATCH_ADMIN, BATCH_USER),
+    ),
+    # These answers name workloads of all namespaces.
+    UserRole("check-role", (Rule((VISIBILITY_GROUP,), ("check",), ("create",)),), (BATCH_ADMIN,)),
     UserRole("what-if-role", (Rule((VISIBILITY_GROUP,), ("whatif",), ("create",)),), (BATCH_ADMIN,)),
 )
 """Roles for users of the visibility API."""

@@ -24,7 +24,7 @@ from tests.controlplane.example_check import ChooseState, ExampleCheck
 from tests.controlplane.kind_cases import KindCase, load
 from tests.controlplane.stage import Stage
 from tests.controlplane.user_programs import kubectl
-from tests.controlplane.visibility_api import VISIBILITY, VisibilityApi
+from tests.controlplane.visibility_api import VISIBILITY, VisibilityApi, until_available
 
 
 @pytest.fixture
@@ -175,6 +175,14 @@ def api(installation_with: Callable[..., Installation], api_group: str) -> Visib
         installation.install(api_group=api_group, values=VISIBILITY)
         installation.start(("visibility",))
     return VisibilityApi(installation, names_for(api_group))
+
+
+@pytest.fixture
+async def admin(api: VisibilityApi, connect: Callable[[LocalCluster], Awaitable[Client]]) -> Client:
+    """A client as administrator, once the API server has found the visibility API."""
+    client = await connect(api.installation.cluster)
+    await until_available(client, api)
+    return client
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from admitq.runtime.resources import API_SERVICES
 from admitq_api.json_objects import value_at
 from admitq_api.labels import COMPAT_GROUP
 from localcluster import access
-from localcluster.cluster import LocalCluster
 from localcluster.pki import Authority, Pair
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
@@ -33,15 +32,8 @@ from tests.controlplane.visibility_api import (
     Answered,
     VisibilityApi,
     bind_cluster_role,
+    until_available,
 )
-
-
-@pytest.fixture
-async def admin(api: VisibilityApi, connect: Callable[[LocalCluster], Any]) -> Client:
-    """A client as administrator, once the API server has found the visibility API."""
-    client = await connect(api.installation.cluster)
-    await until_available(client, api)
-    return client
 
 
 @pytest.fixture
@@ -54,18 +46,6 @@ async def tenants(admin: Client, api: VisibilityApi) -> AsyncGenerator[tuple[Sta
         spec = {"clusterQueue": first.own("cq")}
         await second.create(second.kinds.local_queues, "lq", {"spec": spec})
         yield first, second
-
-
-async def until_available(client: Client, api: VisibilityApi) -> None:
-    """Wait until the API server has found the visibility API."""
-
-    async def is_available() -> bool:
-        service = await client.get(API_SERVICES, f"{api.version}.{api.names.visibility_group}")
-        (condition,) = [one for one in service["status"]["conditions"] if one["type"] == "Available"]
-        assert condition["status"] == "True", condition
-        return True
-
-    await eventually(is_available, what="the APIService to be available")
 
 
 async def until_listed(api: VisibilityApi, path: str, names: list[str], **options: Any) -> Answered:
@@ -333,8 +313,10 @@ async def test_discovery_and_openapi_have_the_subresources(admin: Client, api: V
     assert {
         one["name"]: (one["namespaced"], one["kind"], one["verbs"]) for one in resources["resources"]
     } == {
+        "check": (False, "Check", ["create"]),
         "clusterqueues": (False, "ClusterQueue", []),
         "clusterqueues/pendingworkloads": (False, "PendingWorkloadsSummary", ["get"]),
+        "localcheck": (True, "LocalCheck", ["create"]),
         "localqueues": (True, "LocalQueue", []),
         "localqueues/pendingworkloads": (True, "PendingWorkloadsSummary", ["get"]),
         "localwhatif": (True, "LocalWhatIf", ["create"]),

@@ -13,23 +13,14 @@ import pytest
 
 from admitq.runtime.client import Client
 from admitq.runtime.resources import JOBS
-from localcluster.cluster import LocalCluster
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.documented_commands import run_in_shell
 from tests.controlplane.stage import Stage
-from tests.controlplane.test_visibility import bind, until_available, until_workload
+from tests.controlplane.test_visibility import bind, until_workload
 from tests.controlplane.visibility_api import Answered, VisibilityApi, bind_cluster_role
 
 MINUTES = 60
-
-
-@pytest.fixture
-async def admin(api: VisibilityApi, connect: Callable[[LocalCluster], Any]) -> Client:
-    """A client as administrator, once the API server has found the visibility API."""
-    client = await connect(api.installation.cluster)
-    await until_available(client, api)
-    return client
 
 
 @pytest.fixture
@@ -351,6 +342,106 @@ async def test_tenant_asks_about_its_own_namespace_only(
         refused = await api.post(localwhatif(api, first), spec_of(other), user=tenant)
         assert (refused.status, refused.body["reason"]) == (400, "BadRequest")
         assert f"only objects of namespace {first.namespace} can change" in refused.body["message"]
+
+
+# --- would it run? ----------------------------------------------------------------------------------------
+
+
+def verdicts(answer: Any) -> list[str]:
+    return [each["verdict"] for each in answer["status"]["objects"]]
+
+
+async def test_checked_job_has_the_verdict_that_the_manager_reaches(
+    api: VisibilityApi, tenants: tuple[Stage, Stage]
+) -> None:
+    first, second = tenants
+    await until_answered(api, await path_of(api, first, "waits", "explanation"), names_holder)
+    before = await versions(first, second)
+    jobs = [new_job(first, "late"), new_job(first, "huge", 3), new_job(first, "lost")]
+    jobs[2]["metadata"]["labels"][api.names.queue_name] = "none"
+    answer = await api.post(f"{api.root}/check", spec_of(*jobs))
+    assert (answer.status, answer.body["kind"]) == (201, "Check"), answer
+    assert verdicts(answer.body) == ["Waits", "Never", "Never"]
+    late = answer.body["status"]["objects"][0]
+    assert (late["clusterQueue"], late["explanation"]["positionInClusterQueue"]) == (first.own("cq"), 1)
+    assert late["forecast"]["p50"] is not None
+    assert await versions(first, second) == before
+    await second.client.delete(JOBS, "holds", second.namespace)
+    await first.until_running("waits")
+
+    async def fits() -> bool:
+        return verdicts((await api.post(f"{api.root}/check", spec_of(new_job(first, "late")))).body) == [
+            "Admitted"
+        ]
+
+    await first.until(fits, what="the answer after a job was deleted")
+    await first.job("late")
+    await first.until_running("late")
+
+
+async def test_tenant_checks_objects_of_its_namespace_and_sees_no_names_of_others(
+    api: VisibilityApi, tenants: tuple[Stage, Stage]
+) -> None:
+    first, second = tenants
+    tenant = f"checker-{first.namespace}"
+    await bind(first, f"{api.installation.prefix}-batch-user-role", tenant)
+    await until_answered(api, await path_of(api, first, "waits", "explanation"), names_holder)
+    mine = spec_of(new_job(first, "late"))
+    local, other = (f"{api.root}/namespaces/{stage.namespace}/localcheck" for stage in tenants)
+
+    async def statuses() -> list[int]:
+        asked = (local, other, f"{api.root}/check")
+        return [(await api.post(path, mine, user=tenant)).status for path in asked]
+
+    await first.until(statuses, [201, 403, 403], what="the answers to the tenant")
+    answer = (await api.post(local, mine, user=tenant)).body
+    assert (answer["kind"], answer["metadata"]) == ("LocalCheck", {"namespace": first.namespace})
+    assert verdicts(answer) == ["Waits"]
+    assert "a workload of another namespace holds 2" in "\n".join(answer["status"]["text"])
+    assert second.namespace not in json.dumps(answer["status"])
+    foreign = {
+        "apiVersion": api.names.api_version,
+        "kind": "LocalQueue",
+        "metadata": {"name": "new", "namespace": first.namespace},
+        "spec": {"clusterQueue": "foreign"},
+    }
+    for obj, message in (
+        (new_job(second, "theirs"), f"only objects of namespace {first.namespace} can change"),
+        (foreign, "you may not ask about ClusterQueue foreign"),
+    ):
+        refused = await api.post(local, spec_of(obj), user=tenant)
+        assert (refused.status, refused.body["reason"]) == (400, "BadRequest")
+        assert message in refused.body["message"]
+
+
+async def test_plugin_checks_jobs_for_a_user_of_one_namespace(
+    api: VisibilityApi, tenants: tuple[Stage, Stage], tmp_path: Path
+) -> None:
+    first, second = tenants
+    user = f"plugin-{first.namespace}"
+    for role in (f"{api.installation.prefix}-batch-user-role", "edit"):
+        await bind(first, role, user)
+    await until_answered(api, await path_of(api, first, "waits", "explanation"), names_holder)
+    kubeconfig = json.loads(api.installation.cluster.kubeconfig.read_bytes())
+    kubeconfig["users"][0]["user"]["as"] = user
+    (tmp_path / "kubeconfig.json").write_text(json.dumps(kubeconfig))
+    objects = [new_job(first, "late"), new_job(first, "huge", 3), new_job(first, "waits")]
+    (tmp_path / "jobs.yaml").write_text("\n---\n".join(map(json.dumps, objects)))
+    options = f"-f jobs.yaml --namespace={first.namespace} --kubeconfig=kubeconfig.json"
+
+    async def is_answered() -> bool:
+        shown = await run_in_shell(
+            api.installation, f"kubectl admitq check {options}; echo exit status $?", tmp_path
+        )
+        assert f"Job {first.namespace}/late: would wait\n  Starts: " in shown
+        assert "a workload of another namespace holds 2" in shown
+        assert f"Job {first.namespace}/huge: would never be admitted\n" in shown
+        assert f"Job {first.namespace}/waits: refused\n" in shown
+        assert shown.endswith("exit status 4\n")
+        assert second.namespace not in shown
+        return True
+
+    await eventually(is_answered, what="the answer to the user of one namespace")
 
 
 @pytest.mark.parametrize(

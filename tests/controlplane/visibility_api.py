@@ -11,10 +11,11 @@ from typing import Any
 import aiohttp
 
 from admitq.runtime.client import Client
-from admitq.runtime.resources import CLUSTER_ROLE_BINDINGS, SERVICE_ACCOUNTS
+from admitq.runtime.resources import API_SERVICES, CLUSTER_ROLE_BINDINGS, SERVICE_ACCOUNTS
 from admitq_api.labels import Names
 from localcluster.installation import Installation
 from localcluster.pki import Pair
+from localcluster.waiting import eventually
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 VISIBILITY = {"visibility": {"enabled": True}}
@@ -178,3 +179,15 @@ async def bind_cluster_role(client: Client, role: str, user: str, name: str) -> 
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
         },
     )
+
+
+async def until_available(client: Client, api: VisibilityApi) -> None:
+    """Wait until the API server has found the visibility API."""
+
+    async def is_available() -> bool:
+        service = await client.get(API_SERVICES, f"{api.version}.{api.names.visibility_group}")
+        (condition,) = [one for one in service["status"]["conditions"] if one["type"] == "Available"]
+        assert condition["status"] == "True", condition
+        return True
+
+    await eventually(is_available, what="the APIService to be available")

@@ -41,7 +41,7 @@ SCENARIO = "Scenario"
 """The kind of the simulator's files, which has no CRD."""
 NOT_INSTALLED = {"Application", "PipelineRun", "Workflow"}
 """Kinds of other projects without a CRD in the local control plane."""
-QUESTIONS = {"WhatIf", "LocalWhatIf"}
+QUESTIONS = {"WhatIf", "LocalWhatIf", "Check", "LocalCheck"}
 """Kinds of the visibility API, which the local control plane does not serve. They contain manifests."""
 
 

@@ -4,13 +4,8 @@ from typing import Any
 
 import pytest
 
-from admitq.asking.hypotheses import (
-    Hypotheses,
-    HypothesisOptions,
-    IndexedObjects,
-    list_documents,
-    read_hypotheses,
-)
+from admitq.asking.hypotheses import Hypotheses, read_hypotheses
+from admitq.asking.hypothesis_inputs import HypothesisOptions, IndexedObjects, list_documents
 from admitq.core import events as happened
 from admitq.core.model import ObjectKey, StopPolicy
 from admitq.manifests.documents import InputError, read_text

@@ -5,12 +5,12 @@ from typing import Any, cast
 import pytest
 
 from admitq.manifests.documents import Document
-from admitq.plugin.checks import Check
 from admitq.plugin.cluster_access import ClusterAccess
 from admitq.plugin.dry_run import dry_run, read_referenced
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import DEFAULT_GROUP, names_for
 
 NAMES = names_for(DEFAULT_GROUP)
@@ -107,16 +107,15 @@ async def test_api_server_that_cannot_be_used_is_an_error(status: int) -> None:
         await dry_run(access(DryRunClient(create=ApiError(status, "Failed", "no"))), manifest("Job"))
 
 
-def train_job() -> Check:
+def train_job() -> JsonObject:
     runtime = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "torch"}
-    return Check(manifest("TrainJob", "trainer.kubeflow.org/v1alpha1", spec={"runtimeRef": runtime}))
+    return manifest("TrainJob", "trainer.kubeflow.org/v1alpha1", spec={"runtimeRef": runtime}).value
 
 
 async def test_runtime_of_a_train_job_is_read() -> None:
     client = DryRunClient()
-    (found,) = await read_referenced(
-        access(client), [train_job(), Check(manifest("Job")), Check(manifest("Thing"))]
-    )
+    others = [manifest(kind).value for kind in ("Job", "Thing")]
+    (found,) = await read_referenced(access(client), [train_job(), *others])
     assert (found["kind"], found["metadata"]) == ("ClusterTrainingRuntime", {"name": "torch"})
     assert client.calls == [("get clustertrainingruntimes.trainer.kubeflow.org torch", "")]
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from admitq.asking.hypotheses import IndexedObjects
+from admitq.asking.hypothesis_inputs import IndexedObjects
 from admitq.asking.run_time_estimates import RunTimeRecords
 from admitq.core.state import AdmissionState
 from admitq.serving.access_reviews import AccessReviews
@@ -17,7 +17,9 @@ from admitq.serving.http import HttpRequest, HttpResponse
 from admitq.visibility.background_questions import BackgroundQuestions
 from admitq.visibility.documents import create_documents
 from admitq.visibility.handler import VisibilityHandler
-from admitq.visibility.hypothetical_changes import HypotheticalCluster, list_hypothetical_changes
+from admitq.visibility.hypothetical_changes import list_hypothetical_changes
+from admitq.visibility.hypothetical_cluster import HypotheticalCluster
+from admitq.visibility.submission_checks import list_submission_checks
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from tests.unit.asking.test_answers import FULL, NOW, job, observing_state
 from tests.unit.visibility.test_questions import TenantReviews
@@ -76,17 +78,26 @@ class Served:
 
     everywhere: bool = True
     is_loaded: bool = True
+    manages_jobs_without_queue: bool = False
     state: AdmissionState = field(default_factory=lambda: observing_state(*FULL, job("ours/waits")))
 
     def __post_init__(self) -> None:
         questions = BackgroundQuestions(self.state, deadline=60, clock=lambda: NOW)
-        cluster = HypotheticalCluster(NAMES, STORED, RunTimeRecords())
+        cluster = HypotheticalCluster(
+            NAMES,
+            STORED,
+            RunTimeRecords(),
+            manages_jobs_without_queue=self.manages_jobs_without_queue,
+        )
         if self.is_loaded:
             cluster.load()
         api = TenantReviews(self.everywhere)
         self.handler = VisibilityHandler(
             names=NAMES,
-            routes=list_hypothetical_changes(questions, cluster),
+            routes=(
+                *list_hypothetical_changes(questions, cluster),
+                *list_submission_checks(questions, cluster),
+            ),
             front_proxy=FrontProxyUsers(),
             tokens=TokenAuthenticator(api),
             access=AccessReviews(api),
@@ -100,7 +111,8 @@ class Served:
         return await self.handler.handle(HttpRequest(method, path, headers=headers, peer="p", body=raw))
 
     async def suppose(self, path: str, *objects: Any, deletions: Any = ()) -> Any:
-        response = await self.post(path, {"spec": {"objects": objects, "deletions": list(deletions)}})
+        spec = {"objects": objects, **({"deletions": list(deletions)} if deletions else {})}
+        response = await self.post(path, {"spec": spec})
         assert response.status == 201, response.body
         return orjson.loads(response.body)
 
