@@ -119,7 +119,7 @@ class JobTranslation:
         for reference in filter(integration.is_required, integration.templates.list_references(job)):
             referenced = self.referenced(reference)
             if referenced is None:
-                raise blame(("spec",), f"{reference} is not among the manifests: add it")
+                raise blame(("spec",), f"{reference} does not exist, or is not known: add its manifest")
             objects[reference] = referenced
         job = integration.templates.resolve(job, objects)
         conventions = _Conventions(self.partial_admission, longest_workload_name=self.longest_workload_name)

@@ -1,6 +1,6 @@
 """Dry runs: the API server says whether it accepts objects, and how it would store them."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,31 +54,35 @@ async def _try_write(access: ClusterAccess, resource: Resource, obj: dict[str, A
         return await access.client.apply(resource, obj, field_manager=FIELD_MANAGER, dry_run=True)
 
 
-async def read_referenced(access: ClusterAccess, jobs: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return the objects that determine the pods of jobs, such as the runtime of a TrainJob.
+async def read_referenced(access: ClusterAccess, manifests: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the objects of the cluster that determine the pods of jobs, such as the runtime of a TrainJob.
 
-    Objects that do not exist, or that may not be read, are left out.
+    Each object occurs once. Objects that are among the manifests, that do not exist, or that may not be read,
+    are left out.
+
+    Args:
+        access: the cluster.
+        manifests: jobs and other objects, each with its namespace.
 
     Raises:
         ApiError: a call failed.
     """
     kinds = {kind.gvk: kind for kind in load_integrations()}
+    known = {_identify(obj) for obj in manifests}
     objects: list[JsonObject] = []
-    for obj in jobs:
-        group, _, version = text_at(obj, ("apiVersion",)).rpartition("/")
-        integration = kinds.get((group, version, text_at(obj, ("kind",))))
+    for obj in manifests:
+        integration = kinds.get(_kind_of(obj))
         if integration is None:
             continue
         for reference in filter(integration.is_required, integration.templates.list_references(obj)):
-            plural = next(
-                each.plural for each in integration.templates.referenced_kinds if each.kind == reference.kind
-            )
+            kind = reference.kind
+            identity = (kind.group, kind.kind, reference.namespace, reference.name)
+            if identity in known:
+                continue
+            known.add(identity)
+            plural = next(each.plural for each in integration.templates.referenced_kinds if each.kind == kind)
             resource = Resource(
-                reference.kind.group,
-                reference.kind.version,
-                plural,
-                reference.kind.kind,
-                namespaced=bool(reference.namespace),
+                kind.group, kind.version, plural, kind.kind, namespaced=bool(reference.namespace)
             )
             try:
                 found = await access.client.get(resource, reference.name, reference.namespace or None)
@@ -88,3 +92,13 @@ async def read_referenced(access: ClusterAccess, jobs: Iterable[JsonObject]) -> 
                 continue
             objects.append({"apiVersion": resource.api_version, "kind": resource.kind, **found})
     return objects
+
+
+def _kind_of(obj: JsonObject) -> tuple[str, str, str]:
+    group, _, version = text_at(obj, ("apiVersion",)).rpartition("/")
+    return group, version, text_at(obj, ("kind",))
+
+
+def _identify(obj: JsonObject) -> tuple[str, str, str, str]:
+    group, _, kind = _kind_of(obj)
+    return group, kind, text_at(obj, ("metadata", "namespace")), text_at(obj, ("metadata", "name"))

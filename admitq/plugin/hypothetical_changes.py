@@ -5,7 +5,7 @@ Imported only by the command ``whatif``.
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -33,6 +33,7 @@ from admitq.plugin.answering import (
 )
 from admitq.plugin.cluster_access import ClusterAccess, call_cluster
 from admitq.plugin.command import Arguments
+from admitq.plugin.dry_run import read_referenced
 from admitq.plugin.object_edits import DELETE, Edit, apply_edits, read_deletion, read_edits
 from admitq.plugin.options import ClusterOptions
 from admitq.plugin.remedies import CommandError
@@ -59,11 +60,16 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a command line changes: manifests, edits of stored objects, and deletions."""
+    """What a command line changes: manifests, edits of stored objects, and deletions.
+
+    ``referenced`` are objects of the cluster that jobs of the manifests name, such as the runtime of a
+    TrainJob. They do not change.
+    """
 
     documents: tuple[Document, ...]
     edits: tuple[Edit, ...]
     deletions: tuple[JsonObject, ...]
+    referenced: tuple[JsonObject, ...] = ()
 
 
 def ask_what_if(arguments: Arguments) -> dict[str, Any]:
@@ -89,6 +95,8 @@ def ask_what_if(arguments: Arguments) -> dict[str, Any]:
 
     async def ask(access: ClusterAccess) -> "dict[str, Any] | tuple[StoredObjects, Changes, str]":
         changes = _changes(documents, arguments, access.namespace, access.names)
+        referenced = await read_referenced(access, _with_namespaces(documents, access))
+        changes = replace(changes, referenced=tuple(referenced))
         answer = await ask_visibility_api(access, changes)
         if answer is not None:
             return answer
@@ -142,7 +150,7 @@ async def ask_visibility_api(access: ClusterAccess, changes: Changes) -> dict[st
         return None
     stored = {edit.target: await _get(access, edit.target) for edit in changes.edits}
     edited = apply_edits(changes.edits, stored.get, access.names)
-    objects = [*_with_namespaces(changes.documents, access), *edited]
+    objects = [*_with_namespaces(changes.documents, access), *edited, *changes.referenced]
     spec = {"objects": objects, "deletions": [*changes.deletions]}
     try:
         status = await create_review(access, WHAT_IF, LOCAL_WHAT_IF, spec, changes.documents)
@@ -200,7 +208,7 @@ def _answer(cluster: AskedCluster, changes: Changes, namespace: str, wait_s: flo
         CommandError: an object is invalid or does not exist, or the answer takes too long.
     """
     objects = cluster.objects
-    stored = IndexedObjects(objects.observed, objects.others)
+    stored = IndexedObjects(objects.observed, (*objects.others, *changes.referenced))
     if changes.edits and not objects.observed:
         raise CommandError("a state dump has no whole objects to change\nWrite whole manifests with -f.")
     edited = apply_edits(changes.edits, lambda target: stored.get(ObjectId(*target)), objects.names)

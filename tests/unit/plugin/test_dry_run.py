@@ -120,6 +120,18 @@ async def test_runtime_of_a_train_job_is_read() -> None:
     assert client.calls == [("get clustertrainingruntimes.trainer.kubeflow.org torch", "")]
 
 
+async def test_runtime_that_two_jobs_name_is_read_once_and_only_if_it_is_no_manifest() -> None:
+    client = DryRunClient()
+    assert len(await read_referenced(access(client), [train_job(), train_job()])) == 1
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "torch"},
+    }
+    assert await read_referenced(access(client), [train_job(), runtime]) == []
+    assert len(client.calls) == 1
+
+
 @pytest.mark.parametrize("status", [403, 404])
 async def test_referenced_object_that_cannot_be_read_is_left_out(status: int) -> None:
     client = DryRunClient(get=ApiError(status, "Failed", "no"))

@@ -162,10 +162,15 @@ class AnsweringClient:
         return {"status": {"text": ["Admitted:"], "ignored": ["ConfigMap c: no decision"]}}
 
 
-async def ask(client: AnsweringClient, group: str = NAMES.visibility_group) -> Any:
+async def ask(
+    client: AnsweringClient,
+    group: str = NAMES.visibility_group,
+    referenced: tuple[dict[str, Any], ...] = (),
+) -> Any:
     documents = read_text(job("a", 1), "job.yaml")
     deletion = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "ns", "name": "b"}
-    changes = Changes(tuple(documents), tuple(read_edits("ns", stops=["cq/cq"])), (deletion,))
+    edits = tuple(read_edits("ns", stops=["cq/cq"]))
+    changes = Changes(tuple(documents), edits, (deletion,), referenced)
     access = ClusterAccess(cast("Client", client), NAMES, "ns", frozenset({group}))
     return await ask_visibility_api(access, changes)
 
@@ -189,6 +194,14 @@ async def test_user_of_one_namespace_asks_about_this_namespace() -> None:
     path, body = client.questions[-1]
     assert path.endswith("/namespaces/ns/localwhatif")
     assert (body["kind"], body["metadata"]) == ("LocalWhatIf", {"namespace": "ns"})
+
+
+async def test_objects_that_jobs_name_are_part_of_the_question() -> None:
+    client = AnsweringClient()
+    runtime = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime"}
+    await ask(client, referenced=(runtime,))
+    ((_, body),) = client.questions
+    assert body["spec"]["objects"][-1] == runtime
 
 
 async def test_cluster_without_visibility_api_gives_no_answer() -> None:

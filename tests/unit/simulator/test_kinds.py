@@ -85,7 +85,7 @@ def test_train_job_without_runtime_in_manifests_is_refused(
 ) -> None:
     with pytest.raises(InputError) as error:
         plan(tmp_path, SPEC, WORLD + TRAIN_JOB % kind + runtime)
-    assert f"spec: {missing} is not among the manifests: add it" in str(error.value)
+    assert f"spec: {missing} does not exist, or is not known: add its manifest" in str(error.value)
 
 
 def test_job_that_creates_no_pods_is_left_out(tmp_path: Path) -> None:
