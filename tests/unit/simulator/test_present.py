@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from typer.main import get_command
+from typer.testing import CliRunner
 
 from admitq.cli.commands import application
 from admitq.cli.present_cluster import ClusterSource, read_cluster
@@ -188,6 +187,6 @@ def test_two_settings_are_compared_with_the_workloads_of_a_cluster(tmp_path: Pat
 
 
 def test_single_file_is_compared_only_with_a_cluster(tmp_path: Path) -> None:
-    outcome = CliRunner().invoke(get_command(application), ["simulate", "compare", "preemption"])
+    outcome = CliRunner().invoke(application, ["simulate", "compare", "preemption"])
     assert outcome.exit_code == 2
     assert "give two files or shipped scenarios" in outcome.output
