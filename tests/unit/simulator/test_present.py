@@ -165,9 +165,7 @@ def test_cluster_without_kubeconfig_is_reported(tmp_path: Path) -> None:
 
 
 def compared(*words: str) -> dict[str, Any]:
-    outcome = CliRunner().invoke(
-        get_command(application), ["simulate", "compare", *words, "--output", "json"]
-    )
+    outcome = CliRunner().invoke(application, ["simulate", "compare", *words, "--output", "json"])
     assert outcome.exit_code == 0, outcome.output
     return json.loads(outcome.stdout)
 
