@@ -26,8 +26,8 @@ from admitq.visibility.background_questions import BackgroundQuestions
 from admitq.visibility.hypothetical_changes import list_hypothetical_changes
 from admitq.visibility.hypothetical_cluster import HypotheticalCluster
 from admitq.visibility.routes import Subresource
-from admitq.visibility.tree_forecasts import TreeForecasts
 from admitq.visibility.submission_checks import list_submission_checks
+from admitq.visibility.tree_forecasts import TreeForecasts
 from admitq.visibility.workload_questions import list_workload_questions
 from admitq_api.feature_gates import Gate
 from admitq_api.json_objects import JsonObject, value_at

@@ -372,16 +372,8 @@ async def test_checked_job_has_the_verdict_that_the_manager_reaches(
     late = answer.body["status"]["objects"][0]
     assert (late["clusterQueue"], late["explanation"]["positionInClusterQueue"]) == (first.own("cq"), 1)
     assert late["forecast"] is not None
-    await second.client.delete(JOBS, "holds", second.namespace)
-    await first.until_running("waits")
-
-    async def fits() -> bool:
-        freed = await api.post(f"{api.root}/check", spec_of(new_job(first, "late")))
-        return freed.status == 201 and verdicts(freed.body) == ["Admitted"]
-
-    await first.until(fits, what="the answer after a job was deleted")
     await first.job("late")
-    await first.until_running("late")
+    await first.until_condition("QuotaReserved", "WaitingForQuota", "late")
 
 
 async def test_tenant_checks_objects_of_its_namespace_and_sees_no_names_of_others(
