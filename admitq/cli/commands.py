@@ -262,10 +262,10 @@ StoredOption = Annotated[
         metavar="PATH",
     ),
 ]
-KubeconfigOption = Annotated[
+SimulatedKubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", help="Kubeconfig file for --from-cluster.", metavar="FILE")
 ]
-ContextOption = Annotated[
+SimulatedContextOption = Annotated[
     str | None, typer.Option("--context", help="Context of the kubeconfig.", metavar="NAME")
 ]
 RunTimeOption = Annotated[
@@ -324,8 +324,8 @@ def simulate(
     plots: PlotsOption = None,
     from_cluster: FromClusterOption = False,
     stored: StoredOption = None,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
+    kubeconfig: SimulatedKubeconfigOption = None,
+    context: SimulatedContextOption = None,
     run_time: RunTimeOption = "1h",
 ) -> None:
     """Simulate queues on a virtual clock and report waits, use, borrowing and preemptions.
@@ -383,8 +383,8 @@ def compare(
     plots: PlotsOption = None,
     from_cluster: FromClusterOption = False,
     stored: StoredOption = None,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
+    kubeconfig: SimulatedKubeconfigOption = None,
+    context: SimulatedContextOption = None,
     run_time: RunTimeOption = "1h",
 ) -> None:
     """Simulate two settings with the same jobs, and compare waits, use, preemptions and fairness.
