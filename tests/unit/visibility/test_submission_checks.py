@@ -55,7 +55,7 @@ async def test_answer_has_a_verdict_for_each_object_and_changes_nothing() -> Non
     assert (fits["name"], fits["clusterQueue"], fits["podSets"][0]["count"]) == ("fits", "a", 1)
     assert waits["forecast"] is not None
     assert waits["text"][0].startswith("Starts: ")
-    assert huge["explanation"]["changes"]["alternatives"] == []
+    assert (huge["podSets"], huge["forecast"], huge["explanation"]["phase"]) == ([], None, "Pending")
     assert invalid["problems"][0].startswith("spec.objects[3]: spec.template.spec.containers[0].resources")
     assert "Job ours/waits: would wait" in answer["status"]["text"]
     assert answer["status"]["notChecked"]
