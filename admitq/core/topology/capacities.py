@@ -1,0 +1,243 @@
+"""How many pods of one shape each domain can hold (semantics, Placement algorithm, phase 1).
+
+Pods of equal requests and equal constraints on nodes have one *shape*. The capacities of a shape are kept.
+Only those of changed leaves, and of the domains above these, are computed again.
+
+A *slice* is so many pods that must be in one domain of the slice level. Smaller slices may be inside of it. A
+*leader* is one pod of another podset that must be in the same domain as the others.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from admitq.core.amounts import Amounts
+from admitq.core.model import HashedOnce, Labels, NodeSelectorTerm, Toleration
+from admitq.core.selectors import find_untolerated_taint, requirement_holds
+from admitq.core.topology.domains import Domain, DomainTree
+from admitq.core.topology.refusals import NodeExclusion, NodeObstacle
+
+
+class Layer(NamedTuple):
+    """Slices: the index of their level, and the number of pods of one."""
+
+    level: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape(HashedOnce):
+    """What decides how many pods a domain can hold.
+
+    ``requests`` are those of one pod, ``leader`` those of the leader; None without one. The constraints on
+    nodes are those of pods and leader together, with the tolerations of the flavor. ``layers`` has the
+    slices, outermost first. Without slices, each pod is a slice of the lowest level.
+    """
+
+    requests: Amounts
+    layers: tuple[Layer, ...]
+    leader: Amounts | None = None
+    node_selector: Labels = ()
+    required_node_affinity: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    tolerations: tuple[tuple[Toleration, ...], ...] = ()
+
+    __hash__ = HashedOnce.__hash__
+
+    def unit_of(self, level: int) -> int:
+        """Return of how many pods the count in a domain of a level below the slice level is a multiple."""
+        return next((size for at, size in self.layers[1:] if at >= level), 1)
+
+
+class Capacities:
+    """The capacities of the domains of one flavor for one shape, by the number of the domain.
+
+    Args:
+        tree: the domains.
+        shape: the shape.
+        without_usage: whether to assume that no admitted workload of a topology runs.
+
+    Attributes:
+        pods: how many pods fit.
+        pods_with_leader: how many pods fit beside the leader, or without it if ``has_leader`` is false.
+        slices: how many slices fit; 0 below the level of the slices.
+        slices_with_leader: as ``pods_with_leader``.
+        has_leader: whether the leader fits.
+        excluded: the number of nodes on which no pod fits, by reason.
+    """
+
+    def __init__(self, tree: DomainTree, shape: PodShape, *, without_usage: bool = False) -> None:
+        self.shape = shape
+        self.pods: list[int] = []
+        self.slices: list[int] = []
+        self.has_leader: list[bool] = []
+        self.excluded: Counter[NodeExclusion] = Counter()
+        self.pods_with_leader: list[int] = self.pods if shape.leader is None else []
+        self.slices_with_leader: list[int] = self.slices if shape.leader is None else []
+        self._tree = tree
+        self._without_usage = without_usage
+        self._seen: int | None = None
+        self._exclusions: dict[int, tuple[NodeExclusion, int]] = {}
+        """Why no pod fits into a leaf, and the number of its nodes."""
+        self._slice_level = shape.layers[0].level
+
+    def refresh(self) -> None:
+        """Compute the capacities again that may have changed since the last call."""
+        tree = self._tree
+        changed = None if self._seen is None else tree.changes_since(self._seen)
+        if changed is not None and not changed:
+            return
+        self._seen = tree.change_count
+        self._extend(len(tree.domains))
+        domains = tree.domains
+        above: dict[int, None] = {}
+        for number in tree.by_level[-1] if changed is None else dict.fromkeys(changed):
+            leaf = domains[number]
+            if self._update_leaf(leaf) and leaf.parent is not None:
+                above[leaf.parent] = None
+        while above:
+            numbers, above = above, {}
+            for number in numbers:
+                domain = domains[number]
+                if self._update_above(domain) and domain.parent is not None:
+                    above[domain.parent] = None
+
+    def _extend(self, length: int) -> None:
+        missing = length - len(self.pods)
+        self.pods.extend([0] * missing)
+        self.slices.extend([0] * missing)
+        self.has_leader.extend([False] * missing)
+        if self.shape.leader is not None:
+            self.pods_with_leader.extend([0] * missing)
+            self.slices_with_leader.extend([0] * missing)
+
+    # --- leaves -----------------------------------------------------------------------------------
+
+    def _update_leaf(self, leaf: Domain) -> bool:
+        leader = self.shape.leader
+        exclusion = self._find_exclusion(leaf)
+        pods = 0 if exclusion or not leaf.nodes else max(0, self._fitting(leaf, ()))
+        if leaf.nodes and not pods:
+            exclusion = exclusion or NodeExclusion(NodeObstacle.RESOURCE, self._scarcest(leaf))
+        self._count_exclusion(leaf, exclusion)
+        if leader is None:
+            return self._set(leaf, pods, pods, has_leader=False)
+        has_leader = bool(pods or not exclusion or exclusion.obstacle is NodeObstacle.RESOURCE) and all(
+            self._free(leaf, resource) >= amount for resource, amount in leader
+        )
+        with_leader = max(0, self._fitting(leaf, leader)) if has_leader else pods
+        return self._set(leaf, pods, with_leader, has_leader=has_leader)
+
+    def _free(self, leaf: Domain, resource: str) -> int:
+        free = leaf.allocatable.get(resource, 0)
+        return free if self._without_usage else free - leaf.used.get(resource, 0)
+
+    def _fitting(self, leaf: Domain, leader: Amounts) -> int:
+        """Return how many pods fit beside a leader; negative if too much is used already."""
+        taken = dict(leader)
+        return min(
+            [
+                (self._free(leaf, resource) - taken.get(resource, 0)) // amount
+                for resource, amount in self.shape.requests
+            ]
+        )
+
+    def _scarcest(self, leaf: Domain) -> str:
+        """Return the resource of which the fewest pods fit."""
+        return min(
+            (self._free(leaf, resource) // amount, resource) for resource, amount in self.shape.requests
+        )[1]
+
+    def _find_exclusion(self, leaf: Domain) -> NodeExclusion | None:
+        """Return the constraint that a host does not satisfy; None if it does. Only hosts are checked."""
+        shape = self.shape
+        for node in leaf.nodes.values() if self._tree.ends_with_hosts else ():
+            if shape.node_selector or shape.required_node_affinity:
+                labels = dict(node.labels)
+                if any(labels.get(key) != value for key, value in shape.node_selector):
+                    return NodeExclusion(NodeObstacle.NODE_SELECTOR)
+                if not all(_accept(terms, labels) for terms in shape.required_node_affinity):
+                    return NodeExclusion(NodeObstacle.AFFINITY)
+            for tolerations in shape.tolerations if node.taints else ():
+                taint = find_untolerated_taint(node.taints, tolerations)
+                if taint is not None:
+                    return NodeExclusion(NodeObstacle.TAINT, f"{taint.key}={taint.value}:{taint.effect}")
+        return None
+
+    def _count_exclusion(self, leaf: Domain, exclusion: NodeExclusion | None) -> None:
+        counted = self._exclusions.pop(leaf.number, None)
+        if counted is not None:
+            self.excluded[counted[0]] -= counted[1]
+        if exclusion is not None:
+            self._exclusions[leaf.number] = (exclusion, len(leaf.nodes))
+            self.excluded[exclusion] += len(leaf.nodes)
+
+    # --- domains above ----------------------------------------------------------------------------
+
+    def _update_above(self, domain: Domain) -> bool:
+        children = domain.children
+        unit = self.shape.unit_of(domain.level + 1) if domain.level >= self._slice_level else 1
+        pods = _sum(self.pods, children, unit)
+        if self.shape.leader is None:
+            return self._set(domain, pods, pods, has_leader=False)
+        capable = [child for child in children if self.has_leader[child]]
+        lost = [
+            _round_down(self.pods[child], unit) - _round_down(self.pods_with_leader[child], unit)
+            for child in capable
+        ]
+        return self._set(domain, pods, pods - min(lost, default=0), has_leader=bool(capable))
+
+    def _set(self, domain: Domain, pods: int, with_leader: int, *, has_leader: bool) -> bool:
+        """Set the values of a domain. Return whether they changed."""
+        number, level = domain.number, domain.level
+        if level == self._slice_level:
+            size = self.shape.layers[0].size
+            slices, slices_with_leader = pods // size, with_leader // size
+        elif level < self._slice_level:
+            slices, slices_with_leader = self._slices_above(domain)
+        else:
+            slices = slices_with_leader = 0
+        values = (pods, with_leader, slices, slices_with_leader, has_leader)
+        if values == self.values_of(domain):
+            return False
+        self.pods[number], self.pods_with_leader[number] = pods, with_leader
+        self.slices[number], self.slices_with_leader[number] = slices, slices_with_leader
+        self.has_leader[number] = has_leader
+        return True
+
+    def _slices_above(self, domain: Domain) -> tuple[int, int]:
+        slices = _sum(self.slices, domain.children, 1)
+        if self.shape.leader is None:
+            return slices, slices
+        lost = [
+            self.slices[child] - self.slices_with_leader[child]
+            for child in domain.children
+            if self.has_leader[child]
+        ]
+        return slices, slices - min(lost, default=0)
+
+    def values_of(self, domain: Domain) -> tuple[int, int, int, int, bool]:
+        """Return pods, pods with leader, slices, slices with leader, and whether the leader fits."""
+        number = domain.number
+        return (
+            self.pods[number],
+            self.pods_with_leader[number],
+            self.slices[number],
+            self.slices_with_leader[number],
+            self.has_leader[number],
+        )
+
+
+def _accept(terms: tuple[NodeSelectorTerm, ...], labels: dict[str, str]) -> bool:
+    return any(
+        all(requirement_holds(requirement, labels) for requirement in term.requirements) for term in terms
+    )
+
+
+def _sum(values: list[int], numbers: Iterable[int], unit: int) -> int:
+    of = values.__getitem__
+    return sum(map(of, numbers)) if unit == 1 else sum(_round_down(of(number), unit) for number in numbers)
+
+
+def _round_down(pods: int, unit: int) -> int:
+    return pods - pods % unit

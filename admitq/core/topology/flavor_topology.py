@@ -1,0 +1,196 @@
+"""The topology of one flavor: places podsets on its nodes (semantics, Topology-aware scheduling)."""
+
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from admitq.core.amounts import Amounts, add, amounts
+from admitq.core.model import Labels, NodeSelectorTerm, Toleration
+from admitq.core.topology.assignment import TopologyAssignment
+from admitq.core.topology.capacities import Capacities, PodShape
+from admitq.core.topology.domains import PODS, Domain, DomainTree
+from admitq.core.topology.levels import RequestedLevels, find_levels
+from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall, place
+from admitq.core.topology.refusals import LayerShortfall, NoRoomInTopology, TopologyRefusal
+from admitq.core.topology.request import TopologyRequest
+
+_MOST_SHAPES: Final = 256
+"""The number of shapes for which capacities are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsToPlace:
+    """A podset as a topology sees it. ``requests`` are those of one pod, without its ``pods``."""
+
+    name: str
+    count: int
+    requests: Amounts
+    request: TopologyRequest
+    node_selector: Labels = ()
+    required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def amounts_of_pod(self) -> Amounts:
+        """The amounts that one pod takes from a node."""
+        of_pod = {resource: amount for resource, amount in self.requests if amount > 0}
+        of_pod[PODS] = add(of_pod.get(PODS, 0), 1)
+        return amounts(of_pod)
+
+
+Assignments = dict[str, TopologyAssignment]
+"""Assignments of podsets, by name."""
+
+
+class FlavorTopology:
+    """The nodes of a flavor, and where its workloads run on them.
+
+    Args:
+        topology: the name of the Topology.
+        levels: the labels of its levels, the widest first.
+        node_labels: the node labels of the flavor.
+        tolerations: the tolerations that its pods get.
+    """
+
+    def __init__(
+        self,
+        topology: str,
+        levels: Sequence[str],
+        node_labels: Labels = (),
+        tolerations: tuple[Toleration, ...] = (),
+    ) -> None:
+        self.name: Final = topology
+        self.tree: Final = DomainTree(levels, node_labels)
+        self._tolerations: Final = tolerations
+        self._capacities: OrderedDict[tuple[PodShape, bool], Capacities] = OrderedDict()
+
+    # --- usage ------------------------------------------------------------------------------------
+
+    def add_usage(self, assignment: TopologyAssignment, of_pod: Amounts, *, times: int = 1) -> None:
+        """Count the usage of an admitted podset; with ``times=-1``, its end."""
+        for name, count in assignment.domains:
+            self.tree.add_usage(name, of_pod, times * count)
+
+    @contextmanager
+    def _assuming(self) -> Generator[list[tuple[TopologyAssignment, Amounts]]]:
+        """Count the usage of the podsets that the caller appends, until the block ends."""
+        assumed: list[tuple[TopologyAssignment, Amounts]] = []
+        try:
+            yield assumed
+        finally:
+            for assignment, of_pod in assumed:
+                self.add_usage(assignment, of_pod, times=-1)
+
+    # --- placement --------------------------------------------------------------------------------
+
+    def place(
+        self,
+        units: Sequence[Sequence[PodsToPlace]],
+        *,
+        mixed_profile: bool = True,
+        without_usage: bool = False,
+    ) -> Assignments | TopologyRefusal:
+        """Return where the podsets of a workload run, or why there is no place. Nothing changes.
+
+        Args:
+            units: podsets that are placed together: one, or a leader with its workers. Later units see the
+                earlier ones as usage.
+            mixed_profile: whether unconstrained podsets fill small gaps first (gate TASProfileMixed).
+            without_usage: whether to assume that no other workload runs in the topology.
+        """
+        found: Assignments = {}
+        with self._assuming() as assumed:
+            for unit in units:
+                placed = self._place_unit(unit, mixed_profile=mixed_profile, without_usage=without_usage)
+                if not isinstance(placed, dict):
+                    return placed
+                found.update(placed)
+                for pods in unit:
+                    self.add_usage(placed[pods.name], pods.amounts_of_pod)
+                    assumed.append((placed[pods.name], pods.amounts_of_pod))
+        return found
+
+    def _place_unit(
+        self, unit: Sequence[PodsToPlace], *, mixed_profile: bool, without_usage: bool
+    ) -> Assignments | TopologyRefusal:
+        workers, leader = _split(unit)
+        levels = find_levels(workers.request, self.tree.levels)
+        if not isinstance(levels, RequestedLevels):
+            return levels
+        capacities = self._capacities_of(self._shape(levels, workers, leader), without_usage=without_usage)
+        order = PlacementOrder(
+            workers.count,
+            levels.level,
+            may_widen=levels.may_widen,
+            may_spread=levels.may_spread,
+            least_free_first=levels.is_unconstrained and mixed_profile,
+        )
+        placement = place(order, self.tree, capacities)
+        if isinstance(placement, Shortfall):
+            return self._refusal(levels, workers, placement, capacities)
+        return self._assignments(placement, workers, leader)
+
+    def _shape(self, levels: RequestedLevels, workers: PodsToPlace, leader: PodsToPlace | None) -> PodShape:
+        podsets = [workers] if leader is None else [workers, leader]
+        return PodShape(
+            workers.amounts_of_pod,
+            levels.layers,
+            None if leader is None else leader.amounts_of_pod,
+            tuple(dict.fromkeys(pair for pods in podsets for pair in pods.node_selector)),
+            tuple(pods.required_node_affinity for pods in podsets if pods.required_node_affinity),
+            tuple(dict.fromkeys((*pods.tolerations, *self._tolerations) for pods in podsets)),
+        )
+
+    def _capacities_of(self, shape: PodShape, *, without_usage: bool) -> Capacities:
+        key = (shape, without_usage)
+        capacities = self._capacities.get(key)
+        if capacities is None:
+            capacities = self._capacities[key] = Capacities(self.tree, shape, without_usage=without_usage)
+            if len(self._capacities) > _MOST_SHAPES:
+                self._capacities.popitem(last=False)
+        else:
+            self._capacities.move_to_end(key)
+        capacities.refresh()
+        return capacities
+
+    def _assignments(
+        self, placement: Placement, workers: PodsToPlace, leader: PodsToPlace | None
+    ) -> Assignments:
+        found = {workers.name: self._assignment(placement.leaves)}
+        if leader is not None and placement.leader is not None:
+            found[leader.name] = self._assignment([(placement.leader, leader.count)])
+        return found
+
+    def _assignment(self, leaves: Sequence[tuple[Domain, int]]) -> TopologyAssignment:
+        levels = self.tree.levels[-1:] if self.tree.ends_with_hosts else self.tree.levels
+        return TopologyAssignment(levels, tuple((self.tree.name_of(leaf), count) for leaf, count in leaves))
+
+    def _refusal(
+        self, levels: RequestedLevels, pods: PodsToPlace, shortfall: Shortfall, capacities: Capacities
+    ) -> NoRoomInTopology:
+        excluded = tuple(sorted((reason, count) for reason, count in capacities.excluded.items() if count))
+        layers = [
+            LayerShortfall(
+                self.tree.levels[level],
+                sum(capacities.pods[domain] // size for domain in self.tree.by_level[level]),
+                -(-pods.count // size),
+            )
+            for level, size in levels.layers
+        ]
+        return NoRoomInTopology(
+            self.name,
+            levels.layers[0].size,
+            shortfall.fitting,
+            shortfall.wanted,
+            self.tree.node_count,
+            excluded,
+            tuple(layers) if len(layers) > 1 else (),
+        )
+
+
+def _split(unit: Sequence[PodsToPlace]) -> tuple[PodsToPlace, PodsToPlace | None]:
+    """Return the workers and the leader: of two podsets, the smaller one is the leader."""
+    leader, *others = sorted(unit, key=lambda pods: pods.count)
+    return (others[0], leader) if others else (leader, None)

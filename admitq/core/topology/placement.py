@@ -1,0 +1,255 @@
+"""Choose the domains for the pods of a podset (semantics, Placement algorithm, phase 2).
+
+The search has two parts. First, it finds the domains of the requested level that hold all slices: one domain
+if one suffices, or else several. Then it distributes the slices over the domains of each level below. Below
+the level of the slices, it distributes the pods of each domain over the children of this domain.
+
+The same greedy choice is made everywhere (``_choose``), by one of two algorithms:
+
+- *BestFit* takes the domains with the most free capacity first, and at the end the smallest that suffices. So
+  few domains are used.
+- *LeastFreeCapacity* takes those with the least free capacity first. So large gaps stay free for others.
+
+The last slice may be incomplete, if the number of pods is not a multiple of the size of slices.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+from admitq.core.topology.capacities import Capacities
+from admitq.core.topology.domains import Domain, DomainTree
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementOrder:
+    """What to place, and where.
+
+    Attributes:
+        count: the number of pods, without the leader.
+        level: the index of the requested level.
+        may_widen: whether wider levels may be tried if no domain of the level suffices (preferred).
+        may_spread: whether several domains of the level may be used (not required).
+        least_free_first: whether to use LeastFreeCapacity.
+    """
+
+    count: int
+    level: int
+    may_widen: bool = False
+    may_spread: bool = False
+    least_free_first: bool = False
+
+
+class Placement(NamedTuple):
+    """The leaves with the number of pods in each, sorted by values, and the leaf of the leader."""
+
+    leaves: tuple[tuple[Domain, int], ...]
+    leader: Domain | None = None
+
+
+class Shortfall(NamedTuple):
+    """How many slices fit at most; fewer than wanted."""
+
+    fitting: int
+    wanted: int
+
+
+class _Share(NamedTuple):
+    """What a chosen domain gets: units (slices or pods), and whether the leader."""
+
+    domain: int
+    units: int
+    has_leader: bool
+
+
+def place(order: PlacementOrder, tree: DomainTree, capacities: Capacities) -> Placement | Shortfall:
+    """Return the leaves for the pods of a podset, or how much fits.
+
+    Args:
+        order: what to place. Its level is not below the level of the slices.
+        tree: the domains of the flavor.
+        capacities: the capacities of the tree for the shape of the pods. They must be up to date.
+    """
+    return _Search(order, tree, capacities).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """How many units each domain holds, and how many beside the leader.
+
+    Units are slices at or above the level of slices. Below it, they are smaller slices or pods.
+    """
+
+    plain: Sequence[int]
+    with_leader: Sequence[int]
+    unit: int = 1
+
+    def of(self, domain: int) -> int:
+        """Return how many units fit."""
+        return self.plain[domain] // self.unit
+
+    def beside_leader(self, domain: int) -> int:
+        """Return how many units fit beside the leader, if it fits."""
+        return self.with_leader[domain] // self.unit
+
+    def loss(self, domain: int) -> int:
+        """Return how many units less fit beside the leader."""
+        return self.of(domain) - self.beside_leader(domain)
+
+    def total(self, domains: Iterable[int]) -> int:
+        """Return how many units fit into domains."""
+        return sum(map(self.plain.__getitem__ if self.unit == 1 else self.of, domains))
+
+
+class _Search:
+    """One placement. Domains are numbers, in the order of their values."""
+
+    def __init__(self, order: PlacementOrder, tree: DomainTree, capacities: Capacities) -> None:
+        self._order = order
+        self._tree = tree
+        self._capacities = capacities
+        shape = capacities.shape
+        self._needs_leader = shape.leader is not None
+        self._slice_level, self._slice_size = shape.layers[0]
+        self._slices = -(-order.count // self._slice_size)
+        self._in_slices = _Sizes(capacities.slices, capacities.slices_with_leader)
+
+    def run(self) -> Placement | Shortfall:
+        """Return the placement, or how much fits."""
+        level, need = self._order.level, self._slices
+        while True:
+            domains = self._tree.by_level[level]
+            single = self._find_smallest(self._candidates(domains), need, self._in_slices)
+            if single is not None:
+                return self._descend([_Share(single, need, self._needs_leader)], level)
+            if not (self._order.may_widen and level > 0):
+                break
+            level -= 1
+        most = self._most_in_all(domains) if self._order.may_spread else self._most_in_one(domains)
+        if most < need:
+            return Shortfall(most, need)
+        shares = self._choose(domains, need, self._in_slices, needs_leader=self._needs_leader)
+        return self._descend(shares, level)
+
+    # --- the requested level ----------------------------------------------------------------------
+
+    def _most_in_one(self, domains: Sequence[int]) -> int:
+        return max(map(self._in_slices.beside_leader, self._candidates(domains)), default=0)
+
+    def _most_in_all(self, domains: Sequence[int]) -> int:
+        total = self._in_slices.total(domains)
+        if not self._needs_leader:
+            return total
+        return total - min(map(self._in_slices.loss, self._candidates(domains)), default=total)
+
+    def _candidates(self, domains: Sequence[int]) -> Sequence[int]:
+        """Return the domains that can hold the leader; all if there is none."""
+        if not self._needs_leader:
+            return domains
+        return [domain for domain in domains if self._capacities.has_leader[domain]]
+
+    # --- the levels below -------------------------------------------------------------------------
+
+    def _descend(self, shares: list[_Share], level: int) -> Placement:
+        domains, values_of = self._tree.domains, self._tree.values_of
+        while level < self._slice_level:
+            level += 1
+            shares.sort(key=lambda share: values_of(share.domain))
+            children = [child for share in shares for child in domains[share.domain].children]
+            units = sum(share.units for share in shares)
+            shares = self._choose(children, units, self._in_slices, needs_leader=self._needs_leader)
+        shares = _in_pods(shares, self._order.count, self._slice_size)
+        for below in range(level + 1, len(self._tree.levels)):
+            shares = [each for share in shares for each in self._distribute(share, below)]
+        shares.sort(key=lambda share: values_of(share.domain))
+        leader = next((domains[share.domain] for share in shares if share.has_leader), None)
+        return Placement(
+            tuple((domains[share.domain], share.units) for share in shares if share.units), leader
+        )
+
+    def _distribute(self, share: _Share, level: int) -> list[_Share]:
+        """Distribute the pods of a domain over its children."""
+        capacities, unit = self._capacities, self._capacities.shape.unit_of(level)
+        sizes = _Sizes(capacities.pods, capacities.pods_with_leader, unit)
+        children, need = self._tree.domains[share.domain].children, -(-share.units // unit)
+        shares = self._choose(children, need, sizes, needs_leader=share.has_leader)
+        return _in_pods(shares, share.units, unit)
+
+    # --- the greedy choice ------------------------------------------------------------------------
+
+    def _choose(
+        self, domains: Sequence[int], need: int, sizes: _Sizes, *, needs_leader: bool
+    ) -> list[_Share]:
+        """Choose domains that hold so many units together. All domains together must hold them.
+
+        Args:
+            domains: the domains to choose from, sorted by values.
+            need: the number of units.
+            sizes: how many units each domain holds.
+            needs_leader: whether one of the domains must hold the leader.
+        """
+        shares: list[_Share] = []
+        if needs_leader:
+            first = self._find_leader_domain(domains, need, sizes)
+            units = min(need, sizes.beside_leader(first))
+            shares.append(_Share(first, units, has_leader=True))
+            need -= units
+            domains = [domain for domain in domains if domain != first]
+        ordered = self._in_order(domains, sizes) if need else []
+        for index, domain in enumerate(ordered):
+            size = sizes.of(domain)
+            if size >= need:
+                last = domain if self._order.least_free_first else _find_last(ordered, index, need, sizes)
+                shares.append(_Share(last, need, has_leader=False))
+                break
+            shares.append(_Share(domain, size, has_leader=False))
+            need -= size
+        return [share for share in shares if share.units or share.has_leader]
+
+    def _in_order(self, domains: Iterable[int], sizes: _Sizes) -> list[int]:
+        """Return domains in the order of the algorithm; of equal ones, first those with fewer pods."""
+        pods = self._capacities.pods
+        ordered = list(domains)
+        if sizes.plain is not pods or sizes.unit > 1:
+            ordered.sort(key=pods.__getitem__)
+        of = sizes.plain.__getitem__ if sizes.unit == 1 else sizes.of
+        # Both sorts are stable, also the descending one.
+        ordered.sort(key=of, reverse=not self._order.least_free_first)
+        return ordered
+
+    def _find_leader_domain(self, domains: Sequence[int], need: int, sizes: _Sizes) -> int:
+        """Return the domain that gets the leader. The units must fit into all domains together with it."""
+        slack = sizes.total(domains) - need
+        affordable = [each for each in self._candidates(domains) if sizes.loss(each) <= slack]
+        least_free_first, with_leader = self._order.least_free_first, self._capacities.pods_with_leader
+        single = None if least_free_first else self._find_smallest(affordable, need, sizes)
+        if single is not None:
+            return single
+        sign = 1 if least_free_first else -1
+        return min(affordable, key=lambda each: (sign * sizes.beside_leader(each), with_leader[each]))
+
+    def _find_smallest(self, domains: Sequence[int], need: int, sizes: _Sizes) -> int | None:
+        """Return the domain with the fewest units that suffice; of equal ones that with the fewest pods."""
+        found = sizes.with_leader if sizes.unit == 1 else [size // sizes.unit for size in sizes.with_leader]
+        least = min([size for size in map(found.__getitem__, domains) if size >= need], default=None)
+        if least is None:
+            return None
+        smallest = [domain for domain in domains if found[domain] == least]
+        return min(smallest, key=self._capacities.pods_with_leader.__getitem__)
+
+
+def _find_last(ordered: Sequence[int], start: int, need: int, sizes: _Sizes) -> int:
+    """Return the smallest domain that suffices, of domains in descending order; the first of equal ones."""
+    sufficient = takewhile(lambda domain: sizes.of(domain) >= need, islice(ordered, start, None))
+    return min(sufficient, key=sizes.of)
+
+
+def _in_pods(shares: Iterable[_Share], count: int, unit: int) -> list[_Share]:
+    """Return shares in pods. If the last unit is not complete, the last domain gets fewer pods."""
+    result: list[_Share] = []
+    for share in shares:
+        pods = min(count, share.units * unit)
+        count -= pods
+        result.append(share._replace(units=pods))
+    return result

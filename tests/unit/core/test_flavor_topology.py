@@ -1,0 +1,204 @@
+"""Podsets on the nodes of a flavor: levels, leaders, refusals, and podsets of one workload."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.core.model import NodeSelectorTerm, SelectorOperator, SelectorRequirement, Taint, Toleration
+from admitq.core.topology.assignment import TopologyAssignment
+from admitq.core.topology.capacities import Layer
+from admitq.core.topology.domains import HOST_NAME, Node
+from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace
+from admitq.core.topology.levels import RequestedLevels, find_levels
+from admitq.core.topology.refusals import (
+    LayerNotBelow,
+    LayerNotDivisor,
+    LayerShortfall,
+    NodeExclusion,
+    NodeObstacle,
+    NoRoomInTopology,
+    NoSuchLevel,
+    SlicesAboveRequest,
+)
+from admitq.core.topology.request import SliceLayer, TopologyRequest
+
+LEVELS = ("block", "rack", HOST_NAME)
+ONE = (Layer(2, 1),)
+
+
+def preferred(level: str, *slices: tuple[str, int]) -> TopologyRequest:
+    return TopologyRequest(preferred=level, slices=tuple(SliceLayer(*each) for each in slices))
+
+
+def required(level: str, *slices: tuple[str, int]) -> TopologyRequest:
+    return TopologyRequest(required=level, slices=tuple(SliceLayer(*each) for each in slices))
+
+
+def unconstrained(*slices: tuple[str, int]) -> TopologyRequest:
+    return TopologyRequest(unconstrained=True, slices=tuple(SliceLayer(*each) for each in slices))
+
+
+def levels(level: int, layers: tuple[Layer, ...] = ONE, kind: str = "required") -> RequestedLevels:
+    return RequestedLevels(level, layers, kind == "preferred", kind != "required", kind == "unconstrained")
+
+
+@pytest.mark.parametrize(
+    ("request_", "found"),
+    [
+        (required("rack"), levels(1)),
+        (preferred(HOST_NAME), levels(2, kind="preferred")),
+        (unconstrained(), levels(2, kind="unconstrained")),
+        (unconstrained(("rack", 4)), levels(0, (Layer(1, 4),), kind="unconstrained")),
+        (required("block", ("rack", 8), (HOST_NAME, 4)), levels(0, (Layer(1, 8), Layer(2, 4)))),
+        (required("row"), NoSuchLevel("row")),
+        (required("rack", ("row", 2)), NoSuchLevel("row", of_slices=True)),
+        (required("rack", ("block", 2)), SlicesAboveRequest("block", "rack")),
+        (unconstrained(("rack", 4), ("block", 2)), LayerNotBelow("block", "rack")),
+        (unconstrained(("rack", 4), (HOST_NAME, 3)), LayerNotDivisor(3, 4)),
+    ],
+)
+def test_levels_of_requests(request_: TopologyRequest, found: object) -> None:
+    assert find_levels(request_, LEVELS) == found
+
+
+# --- placement ------------------------------------------------------------------------------------------
+
+
+def topology(rooms: dict[str, int], tolerations: tuple[Toleration, ...] = ()) -> FlavorTopology:
+    """A topology with hosts such as ``r1-a`` in rack ``r1``, with room for so many pods of one CPU."""
+    found = FlavorTopology("tree", ("rack", HOST_NAME), tolerations=tolerations)
+    for name, pods in rooms.items():
+        found.tree.set_node(node(name, pods))
+    return found
+
+
+def node(name: str, pods: int) -> Node:
+    labels = (("rack", name.partition("-")[0]), (HOST_NAME, name))
+    return Node(name, labels, allocatable=(("cpu", 1000 * pods), ("pods", 100)))
+
+
+def pods(count: int, request: TopologyRequest, name: str = "main", cpu: int = 1000) -> PodsToPlace:
+    return PodsToPlace(name, count, (("cpu", cpu), ("memory", 0)), request)
+
+
+def on_hosts(**counts: int) -> TopologyAssignment:
+    return TopologyAssignment(
+        (HOST_NAME,), tuple(((name.replace("_", "-"),), count) for name, count in counts.items())
+    )
+
+
+ROOMS = {"r1-a": 4, "r1-b": 2, "r2-a": 3, "r2-b": 3}
+
+
+@pytest.mark.parametrize(
+    ("units", "found"),
+    [
+        ([[pods(5, required("rack"))]], {"main": on_hosts(r1_a=4, r1_b=1)}),
+        ([[pods(6, preferred("rack"))]], {"main": on_hosts(r1_a=4, r1_b=2)}),
+        ([[pods(7, preferred("rack"))]], {"main": on_hosts(r1_a=4, r2_a=3)}),
+        ([[pods(8, preferred("rack", (HOST_NAME, 2)))]], {"main": on_hosts(r1_a=4, r1_b=2, r2_a=2)}),
+        (
+            [[pods(2, unconstrained(), "a")], [pods(2, unconstrained(), "b")]],
+            {"a": on_hosts(r1_b=2), "b": on_hosts(r2_a=2)},
+        ),
+        (
+            [[pods(1, required("rack"), "leader", 2000), pods(4, required("rack"), "workers")]],
+            {"leader": on_hosts(r1_a=1), "workers": on_hosts(r1_a=2, r1_b=2)},
+        ),
+    ],
+    ids=["rack", "whole rack", "racks", "slices", "two podsets", "leader"],
+)
+def test_places(units: list[list[PodsToPlace]], found: object) -> None:
+    placed = topology(ROOMS)
+    assert placed.place(units) == found
+    assert placed.tree.usage() == {}
+
+
+def test_usage_of_others_is_ignored_on_an_empty_cluster() -> None:
+    placed = topology({"r1-a": 2})
+    (unit,) = [[pods(2, required(HOST_NAME))]]
+    placed.add_usage(on_hosts(r1_a=1), unit[0].amounts_of_pod)
+    assert isinstance(placed.place([unit]), NoRoomInTopology)
+    assert placed.place([unit], without_usage=True) == {"main": on_hosts(r1_a=2)}
+
+
+def test_without_the_mixed_profile_large_gaps_are_filled_first() -> None:
+    placed = topology(ROOMS)
+    assert placed.place([[pods(5, unconstrained())]]) == {"main": on_hosts(r1_b=2, r2_a=3)}
+    assert placed.place([[pods(5, unconstrained())]], mixed_profile=False) == {
+        "main": on_hosts(r1_a=4, r1_b=1)
+    }
+
+
+def test_other_leaves_than_hosts_are_named_by_all_values() -> None:
+    placed = FlavorTopology("tree", ("block", "rack"))
+    for rack in ("r1", "r2"):
+        placed.tree.set_node(
+            Node(rack, (("block", "b"), ("rack", rack)), allocatable=(("cpu", 2000), ("pods", 9)))
+        )
+    assert placed.place([[pods(3, required("block"))]]) == {
+        "main": TopologyAssignment(("block", "rack"), ((("b", "r1"), 2), (("b", "r2"), 1)))
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_", "count", "refusal"),
+    [
+        (required("rack"), 7, NoRoomInTopology("tree", 1, 6, 7, 4)),
+        (preferred("rack"), 13, NoRoomInTopology("tree", 1, 12, 13, 4)),
+        (required("row"), 1, NoSuchLevel("row")),
+        (
+            unconstrained(("rack", 4), (HOST_NAME, 2)),
+            16,
+            NoRoomInTopology(
+                "tree", 4, 2, 4, 4, (), (LayerShortfall("rack", 2, 4), LayerShortfall(HOST_NAME, 5, 8))
+            ),
+        ),
+    ],
+)
+def test_refusals(request_: TopologyRequest, count: int, refusal: object) -> None:
+    assert topology(ROOMS).place([[pods(count, request_)]]) == refusal
+
+
+def test_a_leader_without_room_leaves_no_room_for_its_workers() -> None:
+    unit = [pods(1, required("rack"), "leader", 9000), pods(2, required("rack"), "workers")]
+    assert topology(ROOMS).place([unit]) == NoRoomInTopology("tree", 1, 0, 2, 4)
+    unit = [replace(each, request=preferred("rack")) for each in unit]
+    assert topology(ROOMS).place([unit]) == NoRoomInTopology("tree", 1, 0, 2, 4)
+
+
+SSD = NodeSelectorTerm((SelectorRequirement("disk", SelectorOperator.IN, ("ssd",)),))
+TAINT = Taint("key", "value", "NoSchedule")
+TOLERATION = Toleration("key", "Exists")
+
+
+@pytest.mark.parametrize(
+    ("fields", "of_flavor", "excluded"),
+    [
+        (
+            {"node_selector": (("disk", "ssd"),)},
+            (TOLERATION,),
+            {NodeExclusion(NodeObstacle.NODE_SELECTOR): 3},
+        ),
+        ({"required_node_affinity": (SSD,)}, (TOLERATION,), {NodeExclusion(NodeObstacle.AFFINITY): 3}),
+        ({}, (), {NodeExclusion(NodeObstacle.TAINT, "key=value:NoSchedule"): 1}),
+        ({"tolerations": (TOLERATION,)}, (), {}),
+        ({}, (TOLERATION,), {}),
+    ],
+)
+def test_nodes_that_pods_do_not_accept_are_excluded(
+    fields: dict[str, Any], of_flavor: tuple[Toleration, ...], excluded: dict[NodeExclusion, int]
+) -> None:
+    placed = topology({"r1-a": 1, "r1-b": 1, "r2-a": 1}, tolerations=of_flavor)
+    labels = (("rack", "r3"), (HOST_NAME, "t"), ("disk", "ssd"))
+    placed.tree.set_node(Node("t", labels, (TAINT,), (("cpu", 1000), ("pods", 1))))
+    refusal = placed.place([[replace(pods(9, required("rack")), **fields)]])
+    assert isinstance(refusal, NoRoomInTopology)
+    assert dict(refusal.excluded) == excluded
+
+
+def test_few_shapes_are_kept() -> None:
+    placed = topology({"r1-a": 4})
+    for cpu in [*range(1, 400), 1000]:
+        assert isinstance(placed.place([[pods(1, required(HOST_NAME), cpu=cpu)]]), dict)

@@ -1,0 +1,181 @@
+"""Placement in a topology: worked examples, and the reference on random trees."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from admitq.core.amounts import amounts
+from admitq.core.topology.capacities import Capacities, Layer, PodShape
+from admitq.core.topology.domains import HOST_NAME, DomainTree, Node
+from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall, place
+from tests.unit.core.topology_reference import Question, Reference, Values
+
+LEVELS = ("block", "rack", HOST_NAME)
+
+
+def tree_of(free: dict[Values, dict[str, int]]) -> DomainTree:
+    depth = len(next(iter(free)))
+    tree = DomainTree(LEVELS[-depth:])
+    for values, allocatable in free.items():
+        labels = tuple(zip(tree.levels, values, strict=True))
+        tree.set_node(Node("-".join(values), labels, allocatable=amounts(allocatable)))
+    return tree
+
+
+def answer(tree: DomainTree, question: Question) -> object:
+    shape = PodShape(
+        amounts(question.requests),
+        tuple(Layer(*layer) for layer in question.layers),
+        None if question.leader is None else amounts(question.leader),
+    )
+    capacities = Capacities(tree, shape)
+    capacities.refresh()
+    order = PlacementOrder(
+        question.count,
+        question.level,
+        may_widen=question.mode == "preferred",
+        may_spread=question.mode != "required",
+        least_free_first=question.least_free,
+    )
+    return readable(place(order, tree, capacities))
+
+
+def readable(found: Placement | Shortfall) -> object:
+    if isinstance(found, Shortfall):
+        return tuple(found)
+    leader = None if found.leader is None else found.leader.values
+    return {leaf.values: count for leaf, count in found.leaves}, leader
+
+
+names = st.sampled_from(["a", "b", "c", "d"])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> dict[Values, dict[str, int]]:
+    depth = draw(st.integers(1, 3))
+    prefixes = draw(st.sets(st.tuples(*[names] * (depth - 1)), min_size=1, max_size=5)) if depth > 1 else {()}
+    free: dict[Values, dict[str, int]] = {}
+    for prefix in sorted(prefixes):
+        for number in range(draw(st.integers(1, 4))):
+            host = "".join((*prefix, str(number)))
+            free[(*prefix, host)] = {"cpu": draw(st.integers(0, 9)), "pods": draw(st.integers(0, 9))}
+    return free
+
+
+@st.composite
+def questions(draw: st.DrawFn, depth: int) -> Question:
+    last = depth - 1
+    slice_level = draw(st.integers(0, last))
+    level = draw(st.integers(0, slice_level))
+    inner_levels = (
+        sorted(draw(st.sets(st.integers(slice_level + 1, last), max_size=2))) if slice_level < last else []
+    )
+    sizes = [draw(st.integers(1, 3))]
+    for _ in inner_levels:
+        sizes.insert(0, sizes[0] * draw(st.integers(1, 3)))
+    return Question(
+        requests={"cpu": draw(st.integers(1, 3)), "pods": 1},
+        count=draw(st.integers(1, 20)),
+        level=level,
+        layers=tuple(zip([slice_level, *inner_levels], sizes, strict=True)),
+        leader=draw(st.none() | st.fixed_dictionaries({"cpu": st.integers(1, 5), "pods": st.just(1)})),
+        mode=draw(st.sampled_from(["required", "preferred", "unconstrained"])),
+        least_free=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=500)
+@given(st.data())
+def test_placement_is_that_of_the_reference(data: st.DataObject) -> None:
+    free = data.draw(worlds())
+    question = data.draw(questions(len(next(iter(free)))))
+    assert answer(tree_of(free), question) == Reference(free, question).answer()
+
+
+# --- worked numbers (semantics, Appendix D) -------------------------------------------------------------
+
+HOSTS = {("b", "r", "h1"): 4, ("b", "r", "h2"): 2, ("b", "r", "h3"): 3}
+
+
+@pytest.mark.parametrize(
+    ("mode", "level", "count", "found"),
+    [
+        ("unconstrained", 2, 3, {"h3": 3}),
+        ("unconstrained", 2, 5, {"h2": 2, "h3": 3}),
+        ("required", 1, 5, {"h1": 4, "h2": 1}),
+        ("preferred", 1, 5, {"h1": 4, "h2": 1}),
+        ("required", 2, 4, {"h1": 4}),
+        ("required", 2, 5, (4, 5)),
+    ],
+)
+def test_worked_numbers(mode: str, level: int, count: int, found: object) -> None:
+    tree = tree_of({values: {"pods": pods} for values, pods in HOSTS.items()})
+    question = Question({"pods": 1}, count, level, ((2, 1),), mode=mode, least_free=mode == "unconstrained")
+    placed = answer(tree, question)
+    if isinstance(found, dict):
+        found = ({("b", "r", host): pods for host, pods in found.items()}, None)
+    assert placed == found
+
+
+# --- leaders, slices and several levels -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rooms", "question", "found"),
+    [
+        (
+            {("a", "a1"): 3, ("b", "b1"): 3, ("c", "c1"): 1},
+            Question({"pods": 1}, 5, 0, ((1, 1),), {"pods": 1}, "preferred"),
+            ({("a", "a1"): 2, ("b", "b1"): 3}, ("a", "a1")),
+        ),
+        (
+            {("a", "a1"): 3, ("b", "b1"): 3},
+            Question({"pods": 1}, 6, 0, ((1, 1),), {"pods": 1}, "preferred"),
+            (5, 6),
+        ),
+        (
+            {("a", "a1"): 3, ("b", "b1"): 3},
+            Question({"pods": 1}, 1, 0, ((1, 1),), {"pods": 9}, "preferred"),
+            (0, 1),
+        ),
+        (
+            {("a", "a1"): 3, ("b", "b1"): 2},
+            Question({"pods": 1}, 4, 0, ((1, 1),), {"pods": 1}, "unconstrained", least_free=True),
+            ({("a", "a1"): 3, ("b", "b1"): 1}, ("b", "b1")),
+        ),
+        (
+            {("a", "a1"): 1, ("a", "a2"): 4},
+            Question({"pods": 1}, 4, 0, ((0, 4), (1, 2)), None, "required"),
+            ({("a", "a2"): 4}, None),
+        ),
+        (
+            {("a", "a1"): 5, ("a", "a2"): 3},
+            Question({"pods": 1}, 5, 0, ((0, 6), (1, 2)), None, "required"),
+            ({("a", "a1"): 4, ("a", "a2"): 1}, None),
+        ),
+        (
+            {("a", "a1"): 1, ("a", "a2"): 1, ("b", "b1"): 4},
+            Question({"pods": 1}, 6, 0, ((1, 1),), None, "preferred"),
+            ({("a", "a1"): 1, ("a", "a2"): 1, ("b", "b1"): 4}, None),
+        ),
+        (
+            {("a", "a1"): 1, ("a", "a2"): 1},
+            Question({"pods": 1}, 1, 0, ((1, 1),), {"pods": 1}, "required"),
+            ({("a", "a2"): 1}, ("a", "a1")),
+        ),
+    ],
+    ids=[
+        "the leader needs a place beside the others",
+        "the leader takes the place of one",
+        "no domain holds the leader",
+        "a leader in the smallest domain",
+        "smaller slices of a slice",
+        "the last slice is not complete",
+        "all domains of both racks",
+        "the leader alone on a host",
+    ],
+)
+def test_places(rooms: dict[Values, int], question: Question, found: object) -> None:
+    free = {values: {"pods": pods} for values, pods in rooms.items()}
+    assert answer(tree_of(free), question) == found
+    assert Reference(free, question).answer() == found
