@@ -1,6 +1,6 @@
 """Whether a ClusterQueue is active, and if not, all causes in the order of its condition message."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -38,7 +38,7 @@ class ReferencedObjects:
 
     flavors: Mapping[str, ResourceFlavor]
     checks: Mapping[str, AdmissionCheck]
-    topologies: Mapping[str, None]
+    topologies: Container[str]
     settings: CoreSettings
 
 

@@ -6,6 +6,7 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import ConsideredFlavor, FitMode
 from admitq.core.model import PodSetAssignment
 from admitq.core.refusals import NoFlavorFits
+from admitq.core.topology.topologies import Place
 
 
 class FlavorFit(NamedTuple):
@@ -56,6 +57,10 @@ class Assignment(NamedTuple):
     """
     scan_stops: tuple[ScanStop, ...]
     """Where the attempt stopped. Resource groups without flavors left have no stop."""
+    places: tuple[Place, ...] = ()
+    """The places of its pods in topologies. If it does not fit now, these are not free."""
+    lacks_room: bool = False
+    """Whether there is enough unused quota, and no place in a topology."""
 
     @property
     def shortfall(self) -> NoFlavorFits:

@@ -1,12 +1,11 @@
-"""Observed objects that ClusterQueues refer to: flavors, checks, topologies, namespaces and Cohorts."""
+"""Observed objects that ClusterQueues refer to: flavors, checks, namespaces and Cohorts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from admitq.core.activity import ReferencedObjects, check_names, flavor_names
+from admitq.core.activity import check_names, flavor_names
 from admitq.core.indexes import discard
 from admitq.core.model import AdmissionCheck, ClusterQueue, Cohort, ResourceFlavor
-from admitq.core.settings import CoreSettings
 
 
 @dataclass(slots=True, eq=False)
@@ -15,7 +14,6 @@ class Catalog:
 
     flavors: dict[str, ResourceFlavor] = field(default_factory=dict[str, ResourceFlavor])
     checks: dict[str, AdmissionCheck] = field(default_factory=dict[str, AdmissionCheck])
-    topologies: dict[str, None] = field(default_factory=dict[str, None])
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Labels of each namespace."""
     cohorts: dict[str, Cohort] = field(default_factory=dict[str, Cohort])
@@ -23,10 +21,6 @@ class Catalog:
     """Names of ClusterQueues by flavor. The flavor may not exist."""
     cluster_queues_by_check: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
     """Names of ClusterQueues by admission check. The check may not exist."""
-
-    def referenced_objects(self, settings: CoreSettings) -> ReferencedObjects:
-        """Return the objects that decide, with the specification of a ClusterQueue, whether it is active."""
-        return ReferencedObjects(self.flavors, self.checks, self.topologies, settings)
 
     def add_cluster_queue(self, spec: ClusterQueue) -> None:
         """Index a ClusterQueue by the flavors and checks that it refers to."""

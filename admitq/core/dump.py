@@ -37,6 +37,11 @@ from admitq.core.refusals import Refusal
 from admitq.core.replacing import Original
 from admitq.core.second_pass import SecondPass
 from admitq.core.settings import CoreSettings
+from admitq.core.topology import refusals as topology_refusals
+from admitq.core.topology import request
+from admitq.core.topology.assignment import TopologyAssignment
+from admitq.core.topology.domains import Node
+from admitq.core.topology.topologies import PodOnNode
 from admitq.core.waiting import order, pending, scheduling_key, transitions, wait_states
 from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import PendingEntry, PreemptionCounts, ScanProgress
@@ -48,7 +53,7 @@ from admitq.core.world import World
 _NAME: Final = "is"
 
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of the dump format. Dumps of other versions cannot be read."""
 
 
@@ -87,7 +92,10 @@ class DumpedObjects:
 
     flavors: tuple[model.ResourceFlavor, ...]
     checks: tuple[model.AdmissionCheck, ...]
-    topologies: tuple[str, ...]
+    topologies: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each Topology with its levels."""
+    nodes: tuple[Node, ...]
+    pods_of_others: tuple[tuple[ObjectKey, PodOnNode], ...]
     namespaces: tuple[tuple[str, model.Labels], ...]
     limit_ranges: tuple[tuple[ObjectKey, model.LimitRange], ...]
     overheads: tuple[tuple[str, model.ExactAmounts], ...]
@@ -150,7 +158,9 @@ def _take_objects(world: World) -> DumpedObjects:
     return DumpedObjects(
         flavors=tuple(world.catalog.flavors[name] for name in sorted(world.catalog.flavors)),
         checks=tuple(world.catalog.checks[name] for name in sorted(world.catalog.checks)),
-        topologies=tuple(sorted(world.catalog.topologies)),
+        topologies=tuple(sorted(world.topologies.levels.items())),
+        nodes=tuple(world.topologies.nodes[name] for name in sorted(world.topologies.nodes)),
+        pods_of_others=tuple(sorted(world.topologies.pods_of_others.items())),
         namespaces=tuple(
             (name, tuple(sorted(labels.items())))
             for name, labels in sorted(world.catalog.namespaces.items(), key=itemgetter(0))
@@ -192,7 +202,9 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
 
 def observations(dump: Dump) -> Iterator[Event]:
     """Yield events that observe all objects of a dump."""
-    yield from (events.TopologyChanged(name) for name in dump.objects.topologies)
+    yield from (events.TopologyChanged(name, levels) for name, levels in dump.objects.topologies)
+    yield from (events.NodeChanged(node) for node in dump.objects.nodes)
+    yield from (events.PodOfOthersChanged(key, pod) for key, pod in dump.objects.pods_of_others)
     yield from (events.AdmissionCheckChanged(check) for check in dump.objects.checks)
     yield from (events.ResourceFlavorChanged(flavor) for flavor in dump.objects.flavors)
     yield from (events.NamespaceChanged(name, labels) for name, labels in dump.objects.namespaces)
@@ -301,6 +313,9 @@ _OWN_KINDS: Final = (
     DumpedObjects,
     DumpedQueue,
     Original,
+    Node,
+    PodOnNode,
+    TopologyAssignment,
 )
 
 _KINDS: Final[Mapping[str, type]] = {
@@ -321,6 +336,8 @@ _KINDS: Final[Mapping[str, type]] = {
         requests,
         settings,
         limit_ranges,
+        request,
+        topology_refusals,
     )
     for name, kind in vars(module).items()
     if _is_value(kind)

@@ -19,6 +19,8 @@ from admitq.core.model import (
     ResourceFlavor,
     Workload,
 )
+from admitq.core.topology.domains import Node
+from admitq.core.topology.topologies import PodOnNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,10 @@ class AdmissionCheckDeleted:
 
 @dataclass(frozen=True, slots=True)
 class TopologyChanged:
-    """A Topology was created or changed."""
+    """A Topology was created or changed. ``levels`` are labels of nodes, the widest level first."""
 
     name: str
+    levels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,35 @@ class TopologyDeleted:
     """A Topology was deleted."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node was created or changed."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeleted:
+    """A node was deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodOfOthersChanged:
+    """A pod that belongs to no admitted workload of a topology runs on a node."""
+
+    key: ObjectKey
+    pod: PodOnNode
+
+
+@dataclass(frozen=True, slots=True)
+class PodOfOthersDeleted:
+    """Such a pod does not run any more."""
+
+    key: ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +241,10 @@ Event = (
     | AdmissionCheckDeleted
     | TopologyChanged
     | TopologyDeleted
+    | NodeChanged
+    | NodeDeleted
+    | PodOfOthersChanged
+    | PodOfOthersDeleted
     | NamespaceChanged
     | NamespaceDeleted
     | WorkloadChanged

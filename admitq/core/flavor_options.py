@@ -5,7 +5,7 @@ cells the request needs. Only specifications decide this. The options are built 
 one of its flavors changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -26,12 +26,18 @@ from admitq.core.refusals import (
     FlavorNotFound,
     FlavorRefusal,
     NodeAffinityMismatch,
+    RequestedLevelMissing,
     ResourceNotCovered,
+    TopologyMissing,
+    TopologyOnly,
+    TopologyUnsupported,
     UntoleratedTaint,
 )
 from admitq.core.requests import PodSetDemand
 from admitq.core.selectors import accepts_nodes, find_untolerated_taint
 from admitq.core.settings import CoreSettings
+from admitq.core.topology.request import NOTHING
+from admitq.core.topology.topologies import Topologies
 from admitq.core.waiting.wait_states import QuotaNeed
 
 PODS: Final = "pods"
@@ -200,6 +206,10 @@ class RequestOptions(NamedTuple):
         return FlavorChoice(tuple(assigned[position] for position in sorted(assigned)), usage)
 
 
+TopologyLevels = tuple[str, ...] | None
+"""The labels of the levels of a topology; None if its Topology does not exist."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FlavorWithCells:
     """A flavor, if it exists, with the ClusterQueue's quota cell of each of its resources."""
@@ -227,6 +237,10 @@ class FlavorOptions:
     ignores_undeclared: bool = False
     preempts_while_borrowing: bool = False
     """Whether preemption may help wherever quota is missing, also for a request that must borrow."""
+    topologies: Mapping[str, TopologyLevels] = field(default_factory=dict[str, TopologyLevels])
+    """The levels of the topologies of flavors, by flavor. Empty if no flavor has a topology."""
+    implies_topology: bool = False
+    """Whether all flavors have a topology, so that all podsets are placed."""
     refused: Mapping[str, FlavorRefusal] = field(default_factory=dict[str, FlavorRefusal])
     """The refusals of flavors that a constraint other than quota refuses."""
     cached: dict[tuple[PodSetDemand, ...], RequestOptions] = field(
@@ -254,8 +268,18 @@ def build_flavor_options(
     node: Node,
     flavors: Mapping[str, ResourceFlavor],
     settings: CoreSettings,
+    topologies: Topologies | None = None,
 ) -> FlavorOptions:
-    """Build the flavor options of a ClusterQueue."""
+    """Build the flavor options of a ClusterQueue.
+
+    Args:
+        cluster_queue: the ClusterQueue.
+        cohort_trees: all cohort trees.
+        node: the node of the ClusterQueue.
+        flavors: all flavors by name.
+        settings: the settings of the core.
+        topologies: the topologies of flavors; None: none.
+    """
     groups: list[GroupWithCells] = []
     for group in cluster_queue.resource_groups:
         flavors_with_cells = tuple(
@@ -271,6 +295,10 @@ def build_flavor_options(
         )
         groups.append(GroupWithCells(group.covered_resources, flavors_with_cells))
     gates = settings.gates
+    specs = [flavor.spec for group in groups for flavor in group.flavors if flavor.spec is not None]
+    levels = (
+        _levels_of(specs, topologies) if settings.placement is not None and topologies is not None else {}
+    )
     return FlavorOptions(
         tuple(groups),
         cluster_queue.flavor_fungibility if gates.flavor_fungibility else None,
@@ -278,7 +306,19 @@ def build_flavor_options(
         preempts_while_borrowing=_may_preempt_while_borrowing(
             cluster_queue.preemption, fair=settings.fair_sharing is not None
         ),
+        topologies=levels,
+        implies_topology=bool(levels) and len(levels) == len({flavor.name for flavor in specs}),
     )
+
+
+def _levels_of(flavors: Iterable[ResourceFlavor], topologies: Topologies) -> dict[str, TopologyLevels]:
+    if topologies.placement is None:
+        return {}
+    return {
+        flavor.name: topologies.levels.get(flavor.topology_name)
+        for flavor in flavors
+        if flavor.topology_name is not None
+    }
 
 
 def _may_preempt_while_borrowing(policy: ClusterQueuePreemption, *, fair: bool) -> bool:
@@ -307,6 +347,28 @@ def find_node_refusal(
     return None
 
 
+def find_topology_refusal(
+    pod_sets: Iterable[PodSet], flavor: str, options: FlavorOptions
+) -> TopologyUnsupported | TopologyOnly | TopologyMissing | RequestedLevelMissing | None:
+    """Return why the topology of a flavor, or that it has none, refuses podsets; None if it does not.
+
+    Source: semantics, Topology-aware scheduling, Flavor check messages.
+    """
+    if not options.topologies:
+        return None
+    requests = [pod_set.topology_request or NOTHING for pod_set in pod_sets]
+    are_requested = any(not request.is_empty for request in requests)
+    if flavor not in options.topologies:
+        return TopologyUnsupported(flavor) if are_requested else None
+    if not (are_requested or options.implies_topology):
+        return TopologyOnly(flavor)
+    levels = options.topologies[flavor]
+    if levels is None:
+        return TopologyMissing(flavor)
+    requested = {label for request in requests for label in request.labels}
+    return None if requested <= set(levels) else RequestedLevelMissing(flavor)
+
+
 def _units(demands: Iterable[PodSetDemand]) -> Iterable[dict[int, PodSetDemand]]:
     """Return podsets in units, by position: those of one group are one unit, at the position of the first."""
     units: dict[str | int, dict[int, PodSetDemand]] = {}
@@ -329,7 +391,7 @@ def _unit_options(options: FlavorOptions, unit: Mapping[int, PodSetDemand]) -> U
         requests.append(amounts(item for item in totals.items() if item[0] in covered))
     missing = sorted(resource for resource, amount in requested.items() if amount and resource not in covered)
     pod_sets = [demand.pod_set for demand in unit.values()]
-    group_options = (_group_options(group, pod_sets, requested, options.refused) for group in options.groups)
+    group_options = (_group_options(group, pod_sets, requested, options) for group in options.groups)
     return UnitOptions(
         tuple(unit),
         tuple(pod_set.name for pod_set in pod_sets),
@@ -360,9 +422,9 @@ def _first_choices(units: Iterable[UnitOptions]) -> tuple[tuple[QuotaDemand, ...
 
 def _group_options(
     group: GroupWithCells,
-    pod_sets: Iterable[PodSet],
+    pod_sets: Collection[PodSet],
     requested: Mapping[str, int],
-    refused: Mapping[str, FlavorRefusal],
+    options: FlavorOptions,
 ) -> GroupOptions:
     resources = tuple(sorted(requested.keys() & set(group.resources)))
     return GroupOptions(
@@ -370,7 +432,9 @@ def _group_options(
         tuple(
             FlavorOption(
                 flavor.name,
-                find_node_refusal(pod_sets, flavor.name, flavor.spec) or refused.get(flavor.name),
+                find_node_refusal(pod_sets, flavor.name, flavor.spec)
+                or find_topology_refusal(pod_sets, flavor.name, options)
+                or options.refused.get(flavor.name),
                 tuple(
                     QuotaDemand(
                         FlavorResource(flavor.name, resource), flavor.cells[resource], requested[resource]

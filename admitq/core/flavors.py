@@ -48,7 +48,11 @@ from admitq.core.refusals import (
     NoFlavorFits,
     OriginalHasOtherFlavor,
     PodSetRefusals,
+    RequestedLevelMissing,
     ResourceNotCovered,
+    TopologyMissing,
+    TopologyOnly,
+    TopologyUnsupported,
     UntoleratedTaint,
 )
 from admitq.core.requests import PodSetDemand
@@ -129,13 +133,17 @@ _REASONS_BY_SEVERITY: Final = tuple(NoFitReason)
 _SEVEREST: Final = len(_REASONS_BY_SEVERITY) - 1
 
 _SEVERITY_OF: Final[Mapping[type[FlavorRefusal], int]] = {
-    InsufficientQuota: 0,
-    ExceedsMaxQuota: 1,
+    InsufficientQuota: _REASONS_BY_SEVERITY.index(NoFitReason.WAITING_FOR_QUOTA),
+    ExceedsMaxQuota: _REASONS_BY_SEVERITY.index(NoFitReason.EXCEEDS_MAX_QUOTA),
     ResourceNotCovered: _SEVEREST,
     FlavorNotFound: _SEVEREST,
     UntoleratedTaint: _SEVEREST,
     NodeAffinityMismatch: _SEVEREST,
     OriginalHasOtherFlavor: _SEVEREST,
+    TopologyUnsupported: _SEVEREST,
+    TopologyOnly: _SEVEREST,
+    TopologyMissing: _SEVEREST,
+    RequestedLevelMissing: _SEVEREST,
 }
 
 

@@ -18,6 +18,7 @@ from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
 from admitq.core.replacing import usage_beyond
 from admitq.core.second_pass import needs_second_pass
+from admitq.core.topology.topologies import Topologies
 from admitq.core.violations import InvariantViolated, expect
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.world import World
@@ -38,7 +39,31 @@ def check(world: World) -> None:
     _check_blocking_heads(world)
     _check_pods(world)
     _check_second_passes(world)
+    _check_topologies(world)
     _check_outbox_is_empty(world)
+
+
+def _check_topologies(world: World) -> None:
+    """Check that the usage of each topology is that of the workloads which hold places."""
+    anew = Topologies(world.settings.placement)
+    for name, levels in world.topologies.levels.items():
+        anew.set_topology(name, levels)
+    for node in world.topologies.nodes.values():
+        anew.set_node(node)
+    for key, pod in world.topologies.pods_of_others.items():
+        anew.set_pod_of_others(key, pod)
+    for flavor in world.catalog.flavors.values():
+        anew.set_flavor(flavor)
+    for entry in world.workloads.values():
+        if entry.held is not None:
+            anew.hold(entry.held.places)
+    expect("flavors with a topology", world.topologies.flavors, anew.flavors)
+    for name in anew.flavors:
+        counted, computed = world.topologies.get(name), anew.get(name)
+        assert counted is not None  # noqa: S101 narrows the type
+        assert computed is not None  # noqa: S101 narrows the type
+        expect("usage of the topology of {}", counted.tree.usage(), computed.tree.usage(), name)
+        expect("free capacity of the topology of {}", counted.tree.free(), computed.tree.free(), name)
 
 
 def _usage(world: World) -> dict[str, Usage]:

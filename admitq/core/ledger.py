@@ -12,17 +12,19 @@ from typing import Final, NamedTuple
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import Admission, ClusterQueue, ObjectKey, PodSetAssignment, Workload
+from admitq.core.topology.topologies import Place
 
 Usage = tuple[tuple[FlavorResource, int], ...]
 
 
 class Reservation(NamedTuple):
-    """The quota that a workload holds, its queues, and whether it is admitted."""
+    """The quota that a workload holds, its queues, whether it is admitted, and its places in topologies."""
 
     cluster_queue: str
     local_queue: ObjectKey
     usage: Usage
     admitted: bool
+    places: tuple[Place, ...] = ()
 
 
 def is_void(workload: Workload, cluster_queue: ClusterQueue) -> bool:

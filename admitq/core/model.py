@@ -10,6 +10,8 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import Amounts
+from admitq.core.topology.assignment import TopologyAssignment
+from admitq.core.topology.request import TopologyRequest
 
 Instant = int
 """Nanoseconds since the Unix epoch."""
@@ -362,6 +364,7 @@ class PodSet(HashedOnce):
     node_selector: Labels = ()
     required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    topology_request: TopologyRequest | None = None
 
     __hash__ = HashedOnce.__hash__
 
@@ -370,8 +373,9 @@ class PodSet(HashedOnce):
 class PodSetAssignment(HashedOnce):
     """The flavors that a podset was assigned, by resource, and the usage of the whole podset.
 
-    ``lacks_topology_assignment`` is true if the topology assignment was deferred and is still missing:
-    delayedTopologyRequest is Pending, and there is no topologyAssignment.
+    ``topology`` has the domains of the pods; None without topology. ``lacks_topology_assignment`` is true if
+    the topology assignment was deferred and is still missing: delayedTopologyRequest is Pending, and there is
+    no topologyAssignment.
     """
 
     name: str
@@ -379,6 +383,7 @@ class PodSetAssignment(HashedOnce):
     resource_usage: Amounts
     count: int
     lacks_topology_assignment: bool = False
+    topology: TopologyAssignment | None = None
 
     __hash__ = HashedOnce.__hash__
 

@@ -28,6 +28,7 @@ from admitq.core.model import ObjectKey
 from admitq.core.preemption import ExcludedWorkloads, TreeIndexes, Victim
 from admitq.core.quota import Cell
 from admitq.core.supposed_usage import SupposedUsage
+from admitq.core.topology.topologies import Place
 from admitq.core.world import World
 
 _Result = TypeVar("_Result")
@@ -50,7 +51,10 @@ def evaluate_without(
     world: World, holders: Iterable[WorkloadEntry], evaluate: Callable[[], _Result]
 ) -> _Result:
     """Return a result as if these workloads, which hold quota in the tree, held nothing."""
-    return _evaluate_without_usage(
+    holders = list(holders)
+    places = _places_of(holders)
+    world.topologies.release(places)
+    result = _evaluate_without_usage(
         [
             (_node_of(world, holder).cells[pair], amount)
             for holder in holders
@@ -58,6 +62,12 @@ def evaluate_without(
         ],
         evaluate,
     )
+    world.topologies.hold(places)
+    return result
+
+
+def _places_of(holders: Iterable[WorkloadEntry]) -> list[Place]:
+    return [place for holder in holders if holder.held is not None for place in holder.held.places]
 
 
 def _evaluate_without_usage(removed: Sequence[tuple[Cell, int]], evaluate: Callable[[], _Result]) -> _Result:
@@ -110,6 +120,7 @@ class Overlay:
         self._world = world
         self._root = root
         self._reserved: dict[Cell, int] = {}
+        self._reserved_places: list[Place] = []
         self._victims: dict[ObjectKey, WorkloadEntry] = {}
         self._without_victims = SupposedUsage()
         self._without_reserved = SupposedUsage()
@@ -121,7 +132,7 @@ class Overlay:
     @property
     def is_empty(self) -> bool:
         """Whether there are no assumptions."""
-        return not (self._reserved or self._victims)
+        return not (self._reserved or self._reserved_places or self._victims)
 
     @property
     def indexes(self) -> TreeIndexes:
@@ -134,9 +145,14 @@ class Overlay:
         ours = self._victims
         return bool(ours) and any(victim.entry.workload.key in ours for victim in victims)
 
-    def reserve_capacity(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
+    def reserve_capacity(
+        self, node: Node, usage: Iterable[tuple[FlavorResource, int]], places: Iterable[Place] = ()
+    ) -> None:
         """Count the usage of a head that gets nothing yet, so that later heads do not get this capacity."""
         self._rebuild_if_changed()
+        taken = tuple(places)
+        self._reserved_places += taken
+        self._world.topologies.hold(taken)
         for pair, amount in usage:
             cell = node.cells[pair]
             self._reserved[cell] = self._reserved.get(cell, 0) + amount
@@ -193,7 +209,10 @@ class Overlay:
         ]
         for entry in own_victims:
             self._without_victims.apply(_node_of(self._world, entry))
+        places = _places_of(self._victims.values())
+        self._world.topologies.release(places)
         result = evaluate_without(self._world, own_victims, evaluate)
+        self._world.topologies.hold(places)
         self._without_victims.restore()
         return result
 
@@ -201,12 +220,16 @@ class Overlay:
         """Return a result for a head at a node by real usage: with victims, without reserved capacity."""
         self._rebuild_if_changed()
         self._without_reserved.apply(node)
+        self._world.topologies.release(self._reserved_places)
         result = evaluate()
+        self._world.topologies.hold(self._reserved_places)
         self._without_reserved.restore()
         return result
 
     def undo(self) -> None:
-        """Remove reserved capacity from the tree."""
+        """Remove reserved capacity from the tree and from topologies."""
+        self._world.topologies.release(self._reserved_places)
+        self._reserved_places.clear()
         for cell, amount in self._reserved.items():
             quota.remove_usage(cell, amount)
         self._reserved.clear()

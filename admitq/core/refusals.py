@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from admitq.core.model import ResourceProblem
+from admitq.core.topology.refusals import TopologyRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,20 @@ class TopologyMissing:
     flavor: str
 
 
+@dataclass(frozen=True, slots=True)
+class TopologyOnly:
+    """The flavor has a topology, and the pods request no topology."""
+
+    flavor: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedLevelMissing:
+    """The topology of the flavor does not have a level that the pods request."""
+
+    flavor: str
+
+
 FlavorRefusal = (
     ResourceNotCovered
     | FlavorNotFound
@@ -161,6 +176,9 @@ FlavorRefusal = (
     | InsufficientQuota
     | TopologyUnsupported
     | TopologyMissing
+    | TopologyOnly
+    | RequestedLevelMissing
+    | TopologyRefusal
 )
 
 
@@ -177,6 +195,7 @@ class NoFitReason(StrEnum):
     The first may end with time. The second needs more quota, and the third other flavors.
     """
 
+    TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
     WAITING_FOR_QUOTA = "WaitingForQuota"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     NO_MATCHING_FLAVOR = "NoMatchingFlavor"

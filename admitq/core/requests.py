@@ -59,12 +59,16 @@ DEFAULT_RULES: Final = RequestRules()
 
 @dataclass(frozen=True, slots=True)
 class PodSetDemand(HashedOnce):
-    """The requests of the pods of a podset that are still to run: the sum, and that of one pod."""
+    """The requests of the pods of a podset that are still to run: the sum, and that of one pod.
+
+    ``on_node`` is what one pod takes from its node: its request before transformations.
+    """
 
     pod_set: PodSet
     count: int
     totals: Amounts
     per_pod: Amounts
+    on_node: Amounts
 
     __hash__ = HashedOnce.__hash__
 
@@ -73,7 +77,7 @@ class PodSetDemand(HashedOnce):
         return (
             self
             if count == self.count
-            else PodSetDemand(self.pod_set, count, _totals(self.per_pod, count), self.per_pod)
+            else PodSetDemand(self.pod_set, count, _totals(self.per_pod, count), self.per_pod, self.on_node)
         )
 
 
@@ -237,6 +241,7 @@ class _Template(NamedTuple):
     """The amounts that count for one pod of a template, and the problems that make its requests invalid."""
 
     per_pod: Amounts
+    on_node: Amounts
     above_limits: tuple[OutOfBounds, ...]
     outside_limit_ranges: tuple[OutOfBounds, ...]
 
@@ -247,6 +252,7 @@ def _resolve_template(template: PodTemplate, rules: RequestRules) -> _Template:
     counted_requests = transform(dict(pod.requests), rules.resources)
     return _Template(
         amounts({resource: rounded_up(resource, amount) for resource, amount in counted_requests.items()}),
+        amounts({resource: rounded_up(resource, amount) for resource, amount in pod.requests}),
         tuple(_above_limits(pod)),
         tuple(_outside_limit_ranges(pod, rules.limits)),
     )
@@ -281,11 +287,17 @@ def resolve(
     for index, pod_set in enumerate(pod_sets):
         template = _resolve_template(pod_set.template, rules)
         count = pod_set.count - min(reclaimable.get(pod_set.name, 0), pod_set.count)
-        demands.append(PodSetDemand(pod_set, count, _totals(template.per_pod, count), template.per_pod))
+        totals = _totals(template.per_pod, count)
+        demands.append(PodSetDemand(pod_set, count, totals, template.per_pod, template.on_node))
         above_limits.extend(_with_full_path(index, template.above_limits))
         outside.extend(_with_full_path(index, template.outside_limit_ranges))
     problems = tuple(above_limits or outside)
     return ResolvedRequests(tuple(demands), problems)
+
+
+def requests_on_node(template: PodTemplate, rules: RequestRules = DEFAULT_RULES) -> Amounts:
+    """Return what one pod takes from its node: its request before transformations."""
+    return _resolve_template(template, rules).on_node
 
 
 def demands(

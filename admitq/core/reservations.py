@@ -5,7 +5,7 @@ workload that it replaces. ``Reservations`` computes it after each change and co
 counted. So there is one rule, and no rule for each transition.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from admitq.core.cohorts import CohortTrees, Node
@@ -19,7 +19,10 @@ from admitq.core.outbox import Outbox
 from admitq.core.pod_readiness import PodReadiness
 from admitq.core.quota_holders import QuotaHolders
 from admitq.core.replacing import Original, Replacements, usage_beyond
+from admitq.core.request_rules import RequestRulesByNamespace
+from admitq.core.requests import requests_on_node
 from admitq.core.settings import CoreSettings
+from admitq.core.topology.topologies import Place, Topologies, places_of
 
 _STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
 
@@ -34,7 +37,10 @@ class Reservations:
         cohort_trees: all cohort trees.
         outbox: receives preemptions, and the names of queues with statuses that may have changed.
         pods: is updated when the quota that a workload holds changes.
+        topologies: where pods run. Places count there.
+        request_rules: for what a pod takes from its node.
         quota_returned: called after usage was removed from a node.
+        room_changed: called with flavors after places in their topologies were left.
         demand_changed: called when a pending workload may need more or less quota than before, because the
             workload that it replaces changed.
     """
@@ -47,8 +53,11 @@ class Reservations:
         cohort_trees: CohortTrees,
         outbox: Outbox,
         pods: PodReadiness,
+        topologies: Topologies,
+        request_rules: RequestRulesByNamespace,
         *,
         on_quota_returned: Callable[[Node, Usage], None],
+        on_room_changed: Callable[[Iterable[str]], None],
         on_demand_changed: Callable[[WorkloadEntry], None],
     ) -> None:
         self.ledger = Ledger()
@@ -64,7 +73,10 @@ class Reservations:
         self._cohort_trees = cohort_trees
         self._outbox = outbox
         self._pods = pods
+        self._topologies = topologies
+        self._request_rules = request_rules
         self._on_quota_returned = on_quota_returned
+        self._on_room_changed = on_room_changed
         self._on_demand_changed = on_demand_changed
 
     # --- changes ----------------------------------------------------------------------------------
@@ -146,6 +158,8 @@ class Reservations:
             self._count_in_tree(held, add=False, count_usage=moved)
         if reservation is not None:
             self._count_in_tree(reservation, add=True, count_usage=moved)
+        left, taken = ([] if each is None else each.places for each in (held, reservation))
+        self._on_room_changed(self._topologies.move(tuple(left), tuple(taken)))
         if held is not None and moved:
             queue = self._cluster_queues.get(held.cluster_queue)
             if queue is not None:
@@ -185,7 +199,18 @@ class Reservations:
         usage = self._usage_of(workload, admission)
         if workload.replaces is not None:
             usage = self._beyond_original(entry, usage)
-        return Reservation(admission.cluster_queue, entry.local_queue, usage, admitted)
+        places = self._places_of(workload, admission)
+        return Reservation(admission.cluster_queue, entry.local_queue, usage, admitted, places)
+
+    def _places_of(self, workload: Workload, admission: Admission) -> tuple[Place, ...]:
+        placed = [part for part in admission.pod_set_assignments if part.topology is not None]
+        if not placed:
+            return ()
+        rules = self._request_rules.rules_of(workload.key.namespace)
+        templates = {pod_set.name: pod_set.template for pod_set in workload.pod_sets}
+        return places_of(
+            (part, requests_on_node(templates[part.name], rules)) for part in placed if part.name in templates
+        )
 
     def _usage_of(self, workload: Workload, admission: Admission) -> Usage:
         return usage_of(workload, admission, reclaimable_pods=self._settings.gates.reclaimable_pods)

@@ -87,6 +87,23 @@ class Gates:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """How pods are assigned to the domains of topologies.
+
+    Attributes:
+        shares_hosts: whether the usage of a host counts in all flavors with topologies that end with hosts
+            (gate TASHandleOverlappingFlavors).
+        small_gaps_first: whether pods that require no domain get the fullest domains (gate TASProfileMixed).
+        places_again: whether a workload that lost its place to another one in a cycle gets another place in
+            the same cycle (gate TASRecomputeAssignmentWithinSchedulingCycle).
+    """
+
+    shares_hosts: bool = True
+    small_gaps_first: bool = True
+    places_again: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class CoreSettings:
     """Settings of the core.
 
@@ -95,7 +112,7 @@ class CoreSettings:
     preemption and the order of cycles are classical. With ``block_admission``, admission waits while an
     admitted workload has pods that are not ready (waitForPodsReady.blockAdmission). ``requeue_batch_period``
     is the number of nanoseconds for which changes are collected before the waiting workloads of a cohort tree
-    are retried.
+    are retried. Without ``placement``, pods are not assigned to the domains of topologies.
     """
 
     multikueue_controller: str = ""
@@ -105,4 +122,5 @@ class CoreSettings:
     resources: Resources = Resources()
     block_admission: bool = False
     requeue_batch_period: int = 0
+    placement: Placement | None = None
     gates: Gates = Gates()

@@ -6,7 +6,7 @@ value of the workload, and compared with what was counted before. So there is on
 for each transition.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from admitq.core.request_rules import RequestRulesByNamespace
 from admitq.core.reservations import Reservations
 from admitq.core.second_pass import SecondPasses, needs_second_pass
 from admitq.core.settings import CoreSettings
+from admitq.core.topology.topologies import Topologies, room_of
 from admitq.core.waiting.pending import PendingEntry, new_pending
 from admitq.core.waiting.wait_states import DEPARTED, DEQUEUED, ENQUEUED
 from admitq.core.waiting.waiting_queues import WaitingQueues
@@ -53,6 +54,7 @@ class World:
     cohort_trees: CohortTrees = field(default_factory=CohortTrees)
     outbox: Outbox = field(default_factory=Outbox)
     second_passes: SecondPasses = field(default_factory=SecondPasses)
+    topologies: Topologies = field(init=False)
     cycle: int = 0
     """The number of cycles that have run."""
     request_rules: RequestRulesByNamespace = field(init=False)
@@ -70,6 +72,7 @@ class World:
 
     def __post_init__(self) -> None:
         """Create the parts that depend on others."""
+        self.topologies = Topologies(self.settings.placement)
         self.request_rules = RequestRulesByNamespace(self.settings)
         self.charging = ChargingState.of(self.settings)
         self.pods = PodReadiness(self.cluster_queues)
@@ -85,7 +88,10 @@ class World:
             self.cohort_trees,
             self.outbox,
             self.pods,
+            self.topologies,
+            self.request_rules,
             on_quota_returned=self.waiting.quota_returned,
+            on_room_changed=self.room_changed,
             on_demand_changed=self._update_requests_of_replacement,
         )
 
@@ -144,6 +150,11 @@ class World:
             root = node.root
             self.touched_cluster_queues.update(node_below.name for node_below in root.cluster_queues_below())
             self.cohort_trees.changed_cohorts.update(node_below.name for node_below in root.cohorts_below())
+
+    def room_changed(self, flavors: Iterable[str]) -> None:
+        """End the waiting for free capacity in the topologies of flavors."""
+        for flavor in flavors:
+            self.waiting.constraint_changed(room_of(flavor))
 
     def _update_requests_of_replacement(self, entry: WorkloadEntry) -> None:
         if entry.pending is not None and entry.pending.is_in_cycle:

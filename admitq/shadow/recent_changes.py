@@ -16,41 +16,44 @@ _Object = tuple[str, object]
 
 def _object_of(event: Event) -> tuple[_Object, Event | None]:
     """Return the identity of the object in an event, and the event, or None if the object was deleted."""
+    kind = type(event).__name__.removesuffix("Changed").removesuffix("Deleted")
     match event:
-        case happened.WorkloadChanged(value):
-            return ("Workload", value.key), event
-        case happened.WorkloadDeleted(key):
-            return ("Workload", key), None
-        case happened.ClusterQueueChanged(value):
-            return ("ClusterQueue", value.name), event
-        case happened.CohortChanged(value):
-            return ("Cohort", value.name), event
-        case happened.LocalQueueChanged(value):
-            return ("LocalQueue", value.key), event
-        case happened.ResourceFlavorChanged(value):
-            return ("ResourceFlavor", value.name), event
-        case happened.AdmissionCheckChanged(value):
-            return ("AdmissionCheck", value.name), event
-        case happened.TopologyChanged(name):
-            return ("Topology", name), event
-        case happened.NamespaceChanged(name):
-            return ("Namespace", name), event
-        case happened.LimitRangeChanged(key):
-            return ("LimitRange", key), event
-        case happened.RuntimeClassChanged(name):
-            return ("RuntimeClass", name), event
-        case happened.LocalQueueDeleted(key) | happened.LimitRangeDeleted(key):
-            return (type(event).__name__.removesuffix("Deleted"), key), None
+        case happened.WorkloadChanged(value) | happened.LocalQueueChanged(value):
+            return (kind, value.key), event
         case (
-            happened.ClusterQueueDeleted(name)
-            | happened.CohortDeleted(name)
-            | happened.ResourceFlavorDeleted(name)
-            | happened.AdmissionCheckDeleted(name)
-            | happened.TopologyDeleted(name)
-            | happened.NamespaceDeleted(name)
-            | happened.RuntimeClassDeleted(name)
+            happened.ClusterQueueChanged(value)
+            | happened.CohortChanged(value)
+            | happened.ResourceFlavorChanged(value)
+            | happened.AdmissionCheckChanged(value)
+            | happened.NodeChanged(value)
         ):
-            return (type(event).__name__.removesuffix("Deleted"), name), None
+            return (kind, value.name), event
+        case happened.LimitRangeChanged(what) | happened.PodOfOthersChanged(what):
+            return (kind, what), event
+        case (
+            happened.TopologyChanged(what)
+            | happened.NamespaceChanged(what)
+            | happened.RuntimeClassChanged(what)
+        ):
+            return (kind, what), event
+        case (
+            happened.WorkloadDeleted(what)
+            | happened.LocalQueueDeleted(what)
+            | happened.LimitRangeDeleted(what)
+            | happened.PodOfOthersDeleted(what)
+        ):
+            return (kind, what), None
+        case (
+            happened.ClusterQueueDeleted(what)
+            | happened.CohortDeleted(what)
+            | happened.ResourceFlavorDeleted(what)
+            | happened.AdmissionCheckDeleted(what)
+            | happened.TopologyDeleted(what)
+            | happened.NodeDeleted(what)
+            | happened.NamespaceDeleted(what)
+            | happened.RuntimeClassDeleted(what)
+        ):
+            return (kind, what), None
         case _:
             raise TypeError(f"{type(event).__name__} is not an event of an object")
 

@@ -31,15 +31,18 @@ from admitq.core.refusals import (
     PreemptionsFailed,
     QuotaTakenInCycle,
     Refusal,
+    RequestedLevelMissing,
     ResourceNotCovered,
     TooManyChecks,
     TopologyMissing,
+    TopologyOnly,
     TopologyUnsupported,
     UntoleratedTaint,
     WaitingForTargets,
 )
 from admitq.core.requests import rounded_up
 from admitq.core.statuses import ClusterQueueStatus, LocalQueueReason, LocalQueueStatus
+from admitq.translate.topology_messages import TOPOLOGY_TEXTS
 from admitq_api.conditions import Reason, format_time
 from admitq_api.quantity import format_amount
 
@@ -83,6 +86,9 @@ _FLAVOR_TEXTS: Final[Mapping[type[FlavorRefusal], Callable[[Any], str]]] = {
         f"insufficient unused quota for {of.resource} in flavor {of.flavor}, "
         f"{format_amount(of.resource, of.missing)} more needed"
     ),
+    TopologyOnly: lambda of: f'Flavor "{of.flavor}" supports only TopologyAwareScheduling',
+    RequestedLevelMissing: lambda of: f'Flavor "{of.flavor}" does not contain the requested level',
+    **TOPOLOGY_TEXTS,
 }
 
 

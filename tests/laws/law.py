@@ -68,10 +68,14 @@ def changed_object(event: Event) -> tuple[str, Any]:
             return (kind, value.name)
         case happened.LocalQueueChanged(value):
             return (kind, value.key)
+        case happened.NodeChanged(node):
+            return (kind, node.name)
         case (
             happened.LocalQueueDeleted(key)
             | happened.LimitRangeChanged(key)
             | happened.LimitRangeDeleted(key)
+            | happened.PodOfOthersChanged(key)
+            | happened.PodOfOthersDeleted(key)
         ):
             return (kind, key)
         case happened.CyclesRequested():

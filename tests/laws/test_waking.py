@@ -69,6 +69,7 @@ NO_INPUT: Final = {
     "Workload.evicted_at": "does not change during an eviction",
     "Workload.evicted": "decides the order of targets, and not whether there are any",
     "PodSet.name": "identity",
+    "PodSet.topology_request": "the histories place no pods; tests of placing cover it",
 }
 """Fields that never make a workload fit when they change, with the reason."""
 

@@ -29,7 +29,6 @@ from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ObjectKey, PodSet, ResourceFlavor, StopPolicy, Toleration
 from admitq.core.partial_admission import assign_partially, may_shrink
-from admitq.core.requests import PodSetDemand
 from admitq.core.selectors import accepts_nodes, find_untolerated_taint
 from admitq.core.waiting.queue_positions import comes_before
 from admitq.core.world import World
@@ -124,10 +123,7 @@ def _allow_flavor(key: ObjectKey, flavor: ResourceFlavor, pod_sets: list[PodSet]
 def _reduce_pods(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -> Iterator[Change]:
     """Yield the change to the most pods that fit into unused quota, if there is one."""
     demands = demands_of(world, entry)
-    smaller = tuple(
-        PodSetDemand(replace(each.pod_set, min_count=1), each.count, each.totals, each.per_pod)
-        for each in demands
-    )
+    smaller = tuple(replace(each, pod_set=replace(each.pod_set, min_count=1)) for each in demands)
     if not may_shrink(smaller) or world.original_of(queue.spec.name, entry.workload) is not None:
         return
     search = FlavorSearch(world, queue, entry.workload, None)

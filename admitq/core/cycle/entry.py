@@ -1,6 +1,7 @@
 """A head in a cycle, with its assignment or refusal and the state of its scan."""
 
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
@@ -11,9 +12,27 @@ from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
 from admitq.core.refusals import Refusal
 from admitq.core.replacing import usage_beyond
+from admitq.core.topology.topologies import Place
 from admitq.core.waiting.pending import PendingEntry, ScanProgress
 from admitq.core.waiting.transitions import Cause
 from admitq.core.waiting.wait_states import Blocking
+
+
+class NominatedPlaces(NamedTuple):
+    """The places that the pods of a head get in topologies, now or once its victims have left.
+
+    Attributes:
+        places: the places.
+        generation: the generation of the topologies at the nomination.
+        moves: how often workloads had taken or left places at the nomination.
+    """
+
+    places: tuple[Place, ...]
+    generation: int
+    moves: int
+
+
+NO_PLACES: Final = NominatedPlaces((), 0, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +60,8 @@ class CycleEntry:
     """Whether an earlier attempt of the scan lost to another head."""
     assignment: Assignment | None = None
     victims: tuple[Victim, ...] = ()
+    nominated_places: NominatedPlaces = NO_PLACES
+    """The places that its pods get in topologies."""
     refusal: Refusal | None = None
     fits_after_others: bool = False
     """Whether the head fits once the targets of other heads have left."""
@@ -62,6 +83,11 @@ class CycleEntry:
     def node(self) -> Node:
         """The node of its ClusterQueue."""
         return self.queue.node
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The places that its pods get in topologies."""
+        return self.nominated_places.places
 
     @property
     def usage(self) -> tuple[tuple[FlavorResource, int], ...]:

@@ -3,7 +3,7 @@
 If unused quota is not enough, a search finds workloads that the head may preempt.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -12,8 +12,9 @@ from admitq.core.activity import flavor_names
 from admitq.core.amounts import FlavorResource
 from admitq.core.applicable_checks import assigned_flavors, too_many_checks
 from admitq.core.assignments import Assignment, FlavorFit, ScanStop
-from admitq.core.cycle.entry import CycleEntry
+from admitq.core.cycle.entry import NO_PLACES, CycleEntry, NominatedPlaces
 from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.cycle.placing import Placing
 from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.flavors import PreemptionQuestion, answer_without_preemption, assign
@@ -24,6 +25,7 @@ from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import ExcludedWorkloads, Preemptor, Victim, find_victims, never_preempts
 from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
+from admitq.core.topology.topologies import Place, room_of
 from admitq.core.waiting.pending import PendingEntry, ScanProgress
 from admitq.core.world import World
 
@@ -44,8 +46,8 @@ def valid_scan(world: World, scan: ScanProgress, generation: int) -> ScanProgres
     return scan if preserve and world.cycle - scan.cycle <= 1 else None
 
 
-_SearchedUsage = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource]]
-"""A usage, and its contested (flavor, resource) pairs."""
+_SearchedUsage = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource], bool]
+"""A usage, its contested (flavor, resource) pairs, and whether pods need places in a topology."""
 
 
 class FlavorSearch:
@@ -65,8 +67,11 @@ class FlavorSearch:
     __slots__ = (
         "_original",
         "_overlay",
+        "_place_now",
+        "_placing",
         "_victims_by_question",
         "flavor_options",
+        "places",
         "queue",
         "victims",
         "workload",
@@ -83,13 +88,23 @@ class FlavorSearch:
         self._overlay = overlay
         self.victims: tuple[Victim, ...] = ()
         """The victims of the last assignment for which ``suffices`` returned True."""
+        self.places: tuple[Place, ...] = ()
+        """The places of this assignment once these victims have left."""
+        self._placing = (
+            Placing(world.topologies, queue.flavor_options) if queue.flavor_options.topologies else None
+        )
+        self._place_now: Callable[[], Assignment | None] | None = None
+        """Places the pods of the last assignment; None if these have no places."""
         self._original = world.original_of(queue.spec.name, workload)
         self._victims_by_question: dict[_SearchedUsage, tuple[Victim, ...]] = {}
 
     def _find_victims(
-        self, usage: dict[FlavorResource, int], contested: Iterable[FlavorResource]
+        self,
+        usage: dict[FlavorResource, int],
+        contested: Iterable[FlavorResource],
+        has_room: Callable[[], object] | None = None,
     ) -> tuple[Victim, ...]:
-        searched = (frozenset(usage.items()), frozenset(contested))
+        searched = (frozenset(usage.items()), frozenset(contested), has_room is not None)
         victims = self._victims_by_question.get(searched)
         if victims is None:
             preemptor = Preemptor(self.queue, self.workload)
@@ -98,7 +113,9 @@ class FlavorSearch:
             excluded = overlay.excluded
             if original is not None:
                 excluded = ExcludedWorkloads(excluded, (original.workload.key,))
-            victims = find_victims(self.world, preemptor, usage, searched[1], excluded, overlay.indexes)
+            victims = find_victims(
+                self.world, preemptor, usage, searched[1], excluded, overlay.indexes, has_room
+            )
             self._victims_by_question[searched] = victims
         return victims
 
@@ -135,26 +152,37 @@ class FlavorSearch:
             restrict_to=restrict_to,
         )
         if self._original is None:
-            return assign_flavors()
-        assignment = assign_replacement(self.world, self._original, assign_flavors)
-        self._update_indexes()
+            assignment = assign_flavors()
+        else:
+            assignment = assign_replacement(self.world, self._original, assign_flavors)
+            self._update_indexes()
+        if self._placing is None:
+            return assignment
+        assignment = self._placing.place(demands, assignment)
+        self._place_now = partial(self._placing.place_now, demands, assignment) if assignment.places else None
         return assignment
 
     def suffices(self, assignment: Assignment) -> bool:
-        """Whether the workload fits with an assignment, now or once its victims have left."""
+        """Whether the workload fits with the last assignment, now or once its victims have left."""
         if assignment.mode is FitMode.FIT:
-            self.victims = ()
+            self.victims, self.places = (), assignment.places
             return True
         if assignment.mode is FitMode.NO_FIT or self._overlay is None:
             return False
-        find_targets = partial(self._find_victims, dict(assignment.usage), assignment.contested)
+        find_targets = partial(
+            self._find_victims, dict(assignment.usage), assignment.contested, self._place_now
+        )
         if self._original is None:
             victims = find_targets()
         else:
             victims = evaluate_without_original(self.world, self._original, find_targets)
             self._update_indexes()
         if victims:
-            self.victims = victims
+            self.victims, self.places = victims, ()
+            if self._place_now is not None:
+                holders = [victim.entry for victim in victims]
+                placed = evaluate_without(self.world, holders, self._place_now)
+                self.places = () if placed is None else placed.places
         return bool(victims)
 
     def _update_indexes(self) -> None:
@@ -184,6 +212,12 @@ def refuse_too_many_checks(queue: ClusterQueueEntry, assignment: Assignment) -> 
         return None
     assigned = assigned_flavors(assignment.pod_sets)
     return too_many_checks(spec.name, spec.admission_checks, flavor_names(spec), assigned)
+
+
+def nominated_places(world: World, places: tuple[Place, ...]) -> NominatedPlaces:
+    """Return places that a head gets, with the present generation of the topologies."""
+    topologies = world.topologies
+    return NominatedPlaces(places, topologies.generation, topologies.moves) if places else NO_PLACES
 
 
 def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> CycleEntry:
@@ -218,8 +252,11 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> C
     entry.refusal = refuse_too_many_checks(queue, assignment)
     if entry.refusal is None:
         entry.assignment, entry.victims = assignment, search.victims
+        entry.nominated_places = nominated_places(world, search.places or assignment.places)
         if assignment.mode is FitMode.NO_FIT:
             entry.refusal = assignment.refusal
+    if assignment.lacks_room:
+        entry.causes.update(map(room_of, queue.flavor_options.topologies))
     generation_at_start, attempts = generation, 1
     if scan is not None:
         generation_at_start, attempts = scan.generation_at_start, scan.attempts + 1

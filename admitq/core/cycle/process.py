@@ -12,7 +12,7 @@ from admitq.core.assignments import Assignment
 from admitq.core.charging import charge
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import CycleEntry
-from admitq.core.cycle.nominate import FlavorSearch
+from admitq.core.cycle.nominate import FlavorSearch, nominated_places
 from admitq.core.cycle.running_cycle import Cycle
 from admitq.core.entries import Assumption
 from admitq.core.instructions import FitMode, Preempt, Recomputation, ReserveQuota, TargetsRecomputed
@@ -32,6 +32,7 @@ from admitq.core.refusals import (
     Refusal,
     WaitingForTargets,
 )
+from admitq.core.topology.topologies import room_of
 from admitq.core.waiting.pending import PreemptionCounts
 from admitq.core.world import World
 
@@ -72,9 +73,11 @@ def _assign_again_if_targets_overlap(cycle: Cycle, entry: CycleEntry) -> Refusal
     elif assignment.mode is FitMode.FIT:
         result = Recomputation.DEFERRED_FIT
         entry.assignment, entry.victims, entry.fits_after_others = assignment, (), True
+        entry.nominated_places = nominated_places(cycle.world, search.places)
     else:
         result = Recomputation.NEW_TARGETS
         entry.assignment, entry.victims = assignment, search.victims
+        entry.nominated_places = nominated_places(cycle.world, search.places)
     cycle.world.outbox.recomputations.append(TargetsRecomputed(entry.queue.spec.name, result))
     return None
 
@@ -89,6 +92,26 @@ def _assign_again(search: FlavorSearch, entry: CycleEntry, nominated: Assignment
         restrict_to=nominated.pod_sets,
     )
     return assignment if search.suffices(assignment) else None
+
+
+def _place_again_if_taken(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
+    """Find other places, in the topologies of the same flavors, for an entry that lost those it had."""
+    world, nominated = cycle.world, entry.assignment
+    if (
+        not entry.places
+        or nominated is None
+        or _is_unchanged(cycle, entry)
+        or world.topologies.placement is None
+        or not world.topologies.placement.places_again
+        or world.topologies.fit(entry.places)
+    ):
+        return None
+    search = FlavorSearch(world, entry.queue, entry.workload, None)
+    assignment = _assign_again(search, entry, nominated)
+    if assignment is not None:
+        entry.assignment = assignment
+        entry.nominated_places = nominated_places(world, search.places)
+    return None
 
 
 def _refuse_without_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
@@ -129,12 +152,12 @@ def _refuse_overlapping_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | No
     return OverlappingTargets(will_fit=False) if overlaps else None
 
 
-def _fits(entry: CycleEntry) -> bool:
+def _fits(cycle: Cycle, entry: CycleEntry) -> bool:
     cells = entry.node.cells
-    for pair, amount in entry.usage:  # noqa: SIM110 this runs for each entry: a generator costs more
+    for pair, amount in entry.usage:
         if amount > quota.available(cells[pair]):
             return False
-    return True
+    return not entry.places or cycle.world.topologies.fit(entry.places)
 
 
 def _refuse_if_no_longer_fitting(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
@@ -144,18 +167,30 @@ def _refuse_if_no_longer_fitting(cycle: Cycle, entry: CycleEntry) -> Refusal | N
     """
     overlay = cycle.overlays.get(entry.root)
     if overlay is None or overlay.is_empty:
-        unchanged = entry.root.generation == entry.generation
-        fits = unchanged or (_fits_without(cycle, entry) if entry.victims else _fits(entry))
+        fits = _is_unchanged(cycle, entry) or (
+            _fits_without(cycle, entry) if entry.victims else _fits(cycle, entry)
+        )
     else:
         fits = _fits_without(cycle, entry) and (
             bool(entry.victims)
-            or overlay.evaluate_without_reserved_capacity(entry.node, partial(_fits, entry))
+            or overlay.evaluate_without_reserved_capacity(entry.node, partial(_fits, cycle, entry))
         )
-    return None if fits else QuotaTakenInCycle()
+    if fits:
+        return None
+    entry.causes.update(room_of(flavor) for place in entry.places for flavor in place.flavors)
+    return QuotaTakenInCycle()
+
+
+def _is_unchanged(cycle: Cycle, entry: CycleEntry) -> bool:
+    """Whether usage of the tree did not change since the nomination, nor any topology if it needs places."""
+    return entry.root.generation == entry.generation and (
+        not entry.places or entry.nominated_places.generation == cycle.world.topologies.generation
+    )
 
 
 def _fits_without(cycle: Cycle, entry: CycleEntry) -> bool:
-    return cycle.overlay(entry).evaluate_without_victims(entry.node, entry.victims, partial(_fits, entry))
+    fits = partial(_fits, cycle, entry)
+    return cycle.overlay(entry).evaluate_without_victims(entry.node, entry.victims, fits)
 
 
 def _preempt_targets(cycle: Cycle, entry: CycleEntry) -> Refusal:
@@ -216,6 +251,7 @@ The first refusal counts. An entry that reaches the last step preempts."""
 
 STEPS_IF_FITTING: Final = (
     _refuse_without_original,
+    _place_again_if_taken,
     _refuse_if_no_longer_fitting,
     _refuse_until_pods_are_ready,
 )

@@ -172,7 +172,11 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
         # A blocking head does not continue its scan at once: two of them could start cycles alternately
         # forever.
         continues_scan = entry.pending.scan is not None and entry.blocking_state_before_cycle is None
-        is_ready = continues_scan or entry.progress_at_start != entry.root.progress
+        is_ready = (
+            continues_scan
+            or entry.progress_at_start != entry.root.progress
+            or (bool(entry.places) and entry.nominated_places.moves != world.topologies.moves)
+        )
         _requeue_or_block(world, entry, LostInCycle(entry.pending.position), is_ready=is_ready)
         yield
     for entry, state in cycle.blocking:

@@ -169,7 +169,10 @@ class Cycle:
     def reserve_capacity(self, entry: CycleEntry, usage: Iterable[tuple[FlavorResource, int]]) -> None:
         """Reserve capacity for an entry that gets nothing yet, so that later entries do not get it."""
         amounts = [(pair, amount) for pair, amount in usage if amount]
-        if amounts:
-            self.overlay(entry).reserve_capacity(entry.node, amounts)
+        # A head without targets reserves no places: if heads of other cohort trees lost them, nothing would
+        # tell these heads when it gives them up.
+        places = entry.places if entry.victims or entry.fits_after_others else ()
+        if amounts or places:
+            self.overlay(entry).reserve_capacity(entry.node, amounts, places)
             entry.has_reserved_capacity = True
             self.usage_changed(entry)

@@ -1,6 +1,6 @@
 """Update whether a ClusterQueue is active, and its flavor options."""
 
-from admitq.core.activity import inactive_causes
+from admitq.core.activity import ReferencedObjects, inactive_causes
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.flavor_options import build_flavor_options
 from admitq.core.world import World
@@ -8,15 +8,16 @@ from admitq.core.world import World
 
 def update_flavor_options(world: World, entry: ClusterQueueEntry) -> None:
     """Build the flavor options of a ClusterQueue, after the ClusterQueue or one of its flavors changed."""
-    flavors = world.catalog.flavors
     entry.flavor_options = build_flavor_options(
-        entry.spec, world.cohort_trees, entry.node, flavors, world.settings
+        entry.spec, world.cohort_trees, entry.node, world.catalog.flavors, world.settings, world.topologies
     )
 
 
 def update_activity(world: World, entry: ClusterQueueEntry) -> None:
     """Update whether a ClusterQueue is active, after it or an object to which it refers changed."""
-    causes = inactive_causes(entry.spec, world.catalog.referenced_objects(world.settings))
+    catalog = world.catalog
+    objects = ReferencedObjects(catalog.flavors, catalog.checks, world.topologies.levels, world.settings)
+    causes = inactive_causes(entry.spec, objects)
     if causes == entry.inactive_causes:
         return
     was_active, entry.inactive_causes = entry.is_active, causes

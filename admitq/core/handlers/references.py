@@ -20,12 +20,14 @@ def update_flavor(world: World, event: ResourceFlavorChanged, _now: Instant) -> 
     flavor = event.flavor
     if world.catalog.flavors.get(flavor.name) != flavor:
         world.catalog.flavors[flavor.name] = flavor
+        world.topologies.set_flavor(flavor)
         _retry(world, world.catalog.cluster_queues_by_flavor.get(flavor.name, ()))
 
 
 def delete_flavor(world: World, event: ResourceFlavorDeleted, _now: Instant) -> None:
     """Remove a ResourceFlavor."""
     if world.catalog.flavors.pop(event.name, None) is not None:
+        world.topologies.delete_flavor(event.name)
         _retry(world, world.catalog.cluster_queues_by_flavor.get(event.name, ()))
 
 
@@ -44,16 +46,14 @@ def delete_check(world: World, event: AdmissionCheckDeleted, _now: Instant) -> N
 
 
 def update_topology(world: World, event: TopologyChanged, _now: Instant) -> None:
-    """Record that a Topology exists."""
-    if event.name not in world.catalog.topologies:
-        world.catalog.topologies[event.name] = None
+    """Record a Topology as it is now."""
+    if world.topologies.set_topology(event.name, event.levels):
         _retry(world, world.catalog.cluster_queues_of_topology(event.name))
 
 
 def delete_topology(world: World, event: TopologyDeleted, _now: Instant) -> None:
     """Remove a Topology."""
-    if event.name in world.catalog.topologies:
-        del world.catalog.topologies[event.name]
+    if world.topologies.delete_topology(event.name):
         _retry(world, world.catalog.cluster_queues_of_topology(event.name))
 
 

@@ -15,7 +15,7 @@ was. It changes nothing else.
 | ``targets``, ``bounds`` | for a fair search: the order of ClusterQueues, and which of them to skip |
 """
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
@@ -46,6 +46,7 @@ def find_victims(
     contested: Collection[FlavorResource],
     excluded: Container[ObjectKey] = (),
     indexes: TreeIndexes | None = None,
+    has_room: Callable[[], object] | None = None,
 ) -> tuple[Victim, ...]:
     """Find the workloads to preempt for a workload.
 
@@ -58,16 +59,20 @@ def find_victims(
         excluded: workloads that are not candidates: their usage is removed from the tree already, or they
             were admitted in this cycle.
         indexes: the indexes of the preemptor's tree in this cycle. With None, the search builds its own one.
+        has_room: returns a false value while the pods have no place in a topology. With None, they need none.
 
     Returns:
         The victims; each of them is needed. Empty if not even all candidates would free enough, or if the
         workload fits without preemption.
     """
     node = preemptor.queue.node
-    if never_preempts(preemptor.queue.spec.preemption) or RequestedCapacity(node, usage).is_available():
+    if (
+        never_preempts(preemptor.queue.spec.preemption)
+        or RequestedCapacity(node, usage, has_room).is_available()
+    ):
         return ()
     pairs = frozenset(contested)
-    search = TargetSearch(world, preemptor, usage, pairs, excluded)
+    search = TargetSearch(world, preemptor, usage, pairs, excluded, has_room)
     if indexes is None:
         indexes = TreeIndexes(world, SupposedUsage(), excluded)
     fairness = world.settings.fair_sharing

@@ -21,11 +21,12 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.instructions import PreemptionReason
-from admitq.core.ledger import Usage
+from admitq.core.ledger import Reservation, Usage
 from admitq.core.model import ObjectKey, PreemptionPolicy, Workload
 from admitq.core.preemption.policies import ABOVE_ALL, equals_must_be_newer, highest_priority
 from admitq.core.quota import Cell
 from admitq.core.quota_holders import PreemptionOrder
+from admitq.core.topology.topologies import Topologies
 from admitq.core.world import World
 
 
@@ -75,13 +76,22 @@ class Candidate:
     ``reason`` is that for the preemptor's own ClusterQueue. A search sets it for other ClusterQueues.
     """
 
-    __slots__ = ("entry", "node", "order", "reason", "usage")
+    __slots__ = ("_places", "_topologies", "entry", "node", "order", "reason", "usage")
 
-    def __init__(self, order: PreemptionOrder, entry: WorkloadEntry, usage: Usage, node: Node) -> None:
+    def __init__(
+        self,
+        order: PreemptionOrder,
+        entry: WorkloadEntry,
+        held: Reservation,
+        node: Node,
+        topologies: Topologies,
+    ) -> None:
         self.order = order
         self.entry = entry
-        self.usage = usage
+        self.usage = held.usage
         self.node = node
+        self._places = held.places
+        self._topologies = topologies
         self.reason = PreemptionReason.IN_CLUSTER_QUEUE
 
     def remove(self) -> None:
@@ -89,12 +99,16 @@ class Candidate:
         cells = self.node.cells
         for pair, amount in self.usage:
             quota.add_usage(cells[pair], -amount)
+        if self._places:
+            self._topologies.release(self._places)
 
     def restore(self) -> None:
         """Undo ``remove``."""
         cells = self.node.cells
         for pair, amount in self.usage:
             quota.add_usage(cells[pair], amount)
+        if self._places:
+            self._topologies.hold(self._places)
 
 
 class SingleCandidates:
@@ -149,6 +163,8 @@ class TargetSearch:
     usage: Mapping[FlavorResource, int]
     contested: Collection[FlavorResource]
     excluded: Container[ObjectKey]
+    has_room: Callable[[], object] | None = None
+    """Returns a false value while the preemptor's pods have no place in a topology. None: they need none."""
     _own: dict[Stage, tuple[Candidate, ...]] = field(
         default_factory=dict[Stage, tuple[Candidate, ...]], init=False
     )
@@ -205,6 +221,7 @@ class TargetSearch:
         node: Node,
     ) -> Iterator[Candidate]:
         preemptor, contested, excluded = self.preemptor.workload, self.contested, self.excluded
+        topologies = self.world.topologies
         newer_at = preemptor.priority if equals_must_be_newer(policy) else None
         for order, entry in quota_holders:
             if order.priority > highest:
@@ -215,7 +232,7 @@ class TargetSearch:
             if order.priority == newer_at and workload.queued_at <= preemptor.queued_at:
                 continue
             if uses_any(held.usage, contested):
-                yield Candidate(order, entry, held.usage, node)
+                yield Candidate(order, entry, held, node, topologies)
 
 
 def _by_usage(

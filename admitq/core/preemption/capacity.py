@@ -15,18 +15,33 @@ from admitq.core.quota import Cell
 
 
 class RequestedCapacity:
-    """The capacity that a workload requests at its ClusterQueue.
+    """The capacity that a workload requests at its ClusterQueue: quota, and places in topologies.
 
     A (flavor, resource) with an amount of zero does not count.
+
+    Args:
+        node: the node of the ClusterQueue.
+        usage: the requested quota.
+        has_room: returns a false value while its pods have no place. With None, they need none.
     """
 
-    def __init__(self, node: Node, usage: Mapping[FlavorResource, int]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        usage: Mapping[FlavorResource, int],
+        has_room: Callable[[], object] | None = None,
+    ) -> None:
         self.node = node
+        self._has_room = has_room
         self.pairs = [pair for pair, amount in usage.items() if amount > 0]
         self._needed = [(node.cells[pair], usage[pair]) for pair in self.pairs]
 
     def is_available(self) -> bool:
         """Whether the workload fits, borrowing if necessary."""
+        return self.is_quota_available() and (self._has_room is None or bool(self._has_room()))
+
+    def is_quota_available(self) -> bool:
+        """Whether there is enough quota, borrowing if necessary."""
         for cell, amount in self._needed:  # noqa: SIM110 a search asks many times: a generator costs more
             if quota.available(cell) < amount:
                 return False
@@ -34,10 +49,17 @@ class RequestedCapacity:
 
     def is_available_within_nominal(self) -> bool:
         """Whether the workload fits without borrowing by its ClusterQueue."""
-        for cell, amount in self._needed:
+        return self._is_within_nominal() and self.is_available()
+
+    def is_quota_available_within_nominal(self) -> bool:
+        """Whether there is enough quota without borrowing by its ClusterQueue."""
+        return self._is_within_nominal() and self.is_quota_available()
+
+    def _is_within_nominal(self) -> bool:
+        for cell, amount in self._needed:  # noqa: SIM110 a search asks many times: a generator costs more
             if quota.borrowing_with(cell, amount):
                 return False
-        return self.is_available()
+        return True
 
     def add_to_usage(self) -> None:
         """Count the requested amounts as usage of the ClusterQueue."""
@@ -67,7 +89,7 @@ def estimate_reachability(
     capacity: RequestedCapacity,
     is_enough: Callable[[], bool],
 ) -> Reachability:
-    """Return which candidates could free enough, if all listed ClusterQueues used nothing."""
+    """Return which candidates could free enough quota, if all listed ClusterQueues used nothing."""
     policy = search.preemptor.queue.spec.preemption
     with _listed_usage_removed(
         index, capacity, reclaims=policy.reclaim_within_cohort is not PreemptionPolicy.NEVER

@@ -378,7 +378,7 @@ def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
     """Return what ``find`` returns if only workloads of the preemptor's own ClusterQueue are candidates."""
     queue = search.preemptor.queue
     own = search.candidates(queue, queue.spec.preemption.within_cluster_queue)
-    is_enough = RequestedCapacity(queue.node, search.usage).is_available
+    is_enough = RequestedCapacity(queue.node, search.usage, search.has_room).is_available
     return _remove_until_enough([(own, True)], is_enough)
 
 
@@ -424,7 +424,7 @@ class _ClassicalSearch:
         self._levels_by_advantage = levels_by_advantage
         self._highest = highest
         self._queue = search.preemptor.queue
-        self._capacity = RequestedCapacity(self._queue.node, search.usage)
+        self._capacity = RequestedCapacity(self._queue.node, search.usage, search.has_room)
 
     def find(self) -> list[Candidate]:
         """Return the victims of the first attempt that frees enough; an empty list if no attempt does."""
@@ -450,8 +450,13 @@ class _ClassicalSearch:
 
     def _attempt(self, *, may_borrow: bool) -> list[Candidate]:
         """Return the victims of one attempt; an empty list if the attempt does not free enough."""
-        is_enough = self._capacity.is_available if may_borrow else self._capacity.is_available_within_nominal
-        reachability = estimate_reachability(self._search, self._index, self._capacity, is_enough)
+        capacity = self._capacity
+        if may_borrow:
+            is_enough, is_quota_enough = capacity.is_available, capacity.is_quota_available
+        else:
+            is_enough = capacity.is_available_within_nominal
+            is_quota_enough = capacity.is_quota_available_within_nominal
+        reachability = estimate_reachability(self._search, self._index, capacity, is_quota_enough)
         if reachability is Reachability.IMPOSSIBLE:
             return []
         if reachability is Reachability.ONLY_WITH_OWN_CANDIDATES:
@@ -466,7 +471,7 @@ class _ClassicalSearch:
         Candidates of other ClusterQueues alone are then not enough. None if they cannot be removed by sums.
         """
         levels = [*self._levels_by_advantage.with_advantage, *self._levels_by_advantage.without_advantage]
-        if len(levels) != 1:
+        if len(levels) != 1 or self._search.has_room is not None:
             return None
         highest = self._highest
         if may_borrow and self._levels_by_advantage.without_advantage:

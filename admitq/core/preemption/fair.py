@@ -44,7 +44,7 @@ class _FairSearch:
     def __init__(self, search: TargetSearch, bounds: FinalBounds) -> None:
         self._search = search
         self._bounds = bounds
-        self._capacity = RequestedCapacity(search.preemptor.queue.node, search.usage)
+        self._capacity = RequestedCapacity(search.preemptor.queue.node, search.usage, search.has_room)
         self._rejected: dict[Node, Candidate] = {}
         self.removed: list[Candidate] = []
 
@@ -52,7 +52,7 @@ class _FairSearch:
         """Remove candidates until the preemptor fits. Return whether it fits."""
         if (
             estimate_reachability(
-                self._search, self._bounds.index, self._capacity, self._capacity.is_available
+                self._search, self._bounds.index, self._capacity, self._capacity.is_quota_available
             )
             is Reachability.IMPOSSIBLE
         ):

@@ -191,6 +191,19 @@ class DomainTree:
         """Return the usage of admitted workloads in each leaf, without leaves that are not used."""
         return {name: tuple(sorted(used.items())) for name, used in self._usage.items() if used}
 
+    def free(self) -> dict[LeafName, Amounts]:
+        """Return what is free in each leaf with nodes; negative if more is used than there is."""
+        return {
+            name: tuple(
+                sorted(
+                    (resource, leaf.allocatable.get(resource, 0) - leaf.used.get(resource, 0))
+                    for resource in leaf.allocatable.keys() | leaf.used.keys()
+                )
+            )
+            for name, leaf in self._leaves.items()
+            if leaf.nodes
+        }
+
     # --- changes, for those who cache values of leaves --------------------------------------------
 
     @property

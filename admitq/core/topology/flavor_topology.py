@@ -1,16 +1,17 @@
 """The topology of one flavor: places podsets on its nodes (semantics, Topology-aware scheduling)."""
 
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from admitq.core.amounts import Amounts, add, amounts
 from admitq.core.model import Labels, NodeSelectorTerm, Toleration
 from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.capacities import Capacities, PodShape
-from admitq.core.topology.domains import PODS, Domain, DomainTree
+from admitq.core.topology.domains import PODS, Domain, DomainTree, LeafName
 from admitq.core.topology.levels import RequestedLevels, find_levels
 from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall, place
 from admitq.core.topology.refusals import LayerShortfall, NoRoomInTopology, TopologyRefusal
@@ -35,9 +36,15 @@ class PodsToPlace:
     @property
     def amounts_of_pod(self) -> Amounts:
         """The amounts that one pod takes from a node."""
-        of_pod = {resource: amount for resource, amount in self.requests if amount > 0}
-        of_pod[PODS] = add(of_pod.get(PODS, 0), 1)
-        return amounts(of_pod)
+        return amounts_of_pod(self.requests)
+
+
+@lru_cache(_MOST_SHAPES)
+def amounts_of_pod(requests: Amounts) -> Amounts:
+    """Return the amounts that one pod with these requests takes from a node: also one of ``pods``."""
+    taken = {resource: amount for resource, amount in requests if amount > 0}
+    taken[PODS] = add(taken.get(PODS, 0), 1)
+    return amounts(taken)
 
 
 Assignments = dict[str, TopologyAssignment]
@@ -70,8 +77,26 @@ class FlavorTopology:
 
     def add_usage(self, assignment: TopologyAssignment, of_pod: Amounts, *, times: int = 1) -> None:
         """Count the usage of an admitted podset; with ``times=-1``, its end."""
-        for name, count in assignment.domains:
+        for name, count in self._leaves(assignment):
             self.tree.add_usage(name, of_pod, times * count)
+
+    def has_room(self, assignment: TopologyAssignment) -> bool:
+        """Whether the leaves of an assignment exist, and are not used beyond what is free."""
+        leaves = [self.tree.find_leaf(name) for name, _ in self._leaves(assignment)]
+        return all(
+            leaf is not None
+            and all(amount <= leaf.allocatable.get(resource, 0) for resource, amount in leaf.used.items())
+            for leaf in leaves
+        )
+
+    def _leaves(self, assignment: TopologyAssignment) -> Iterable[tuple[LeafName, int]]:
+        """Return the names of the leaves of an assignment, and the number of pods in each.
+
+        A stored assignment to hosts may list the values of all levels.
+        """
+        if self.tree.ends_with_hosts and len(assignment.levels) > 1:
+            return ((values[-1:], count) for values, count in assignment.domains)
+        return assignment.domains
 
     @contextmanager
     def _assuming(self) -> Generator[list[tuple[TopologyAssignment, Amounts]]]:
@@ -89,7 +114,7 @@ class FlavorTopology:
         self,
         units: Sequence[Sequence[PodsToPlace]],
         *,
-        mixed_profile: bool = True,
+        small_gaps_first: bool = True,
         without_usage: bool = False,
     ) -> Assignments | TopologyRefusal:
         """Return where the podsets of a workload run, or why there is no place. Nothing changes.
@@ -97,13 +122,15 @@ class FlavorTopology:
         Args:
             units: podsets that are placed together: one, or a leader with its workers. Later units see the
                 earlier ones as usage.
-            mixed_profile: whether unconstrained podsets fill small gaps first (gate TASProfileMixed).
+            small_gaps_first: whether pods that require no domain get the fullest domains.
             without_usage: whether to assume that no other workload runs in the topology.
         """
         found: Assignments = {}
         with self._assuming() as assumed:
             for unit in units:
-                placed = self._place_unit(unit, mixed_profile=mixed_profile, without_usage=without_usage)
+                placed = self._place_unit(
+                    unit, small_gaps_first=small_gaps_first, without_usage=without_usage
+                )
                 if not isinstance(placed, dict):
                     return placed
                 found.update(placed)
@@ -113,7 +140,7 @@ class FlavorTopology:
         return found
 
     def _place_unit(
-        self, unit: Sequence[PodsToPlace], *, mixed_profile: bool, without_usage: bool
+        self, unit: Sequence[PodsToPlace], *, small_gaps_first: bool, without_usage: bool
     ) -> Assignments | TopologyRefusal:
         workers, leader = _split(unit)
         levels = find_levels(workers.request, self.tree.levels)
@@ -125,7 +152,7 @@ class FlavorTopology:
             levels.level,
             may_widen=levels.may_widen,
             may_spread=levels.may_spread,
-            least_free_first=levels.is_unconstrained and mixed_profile,
+            least_free_first=levels.is_unconstrained and small_gaps_first,
         )
         placement = place(order, self.tree, capacities)
         if isinstance(placement, Shortfall):

@@ -25,10 +25,19 @@ class TopologyRequest:
     slices: tuple[SliceLayer, ...] = ()
 
     @property
+    def labels(self) -> set[str]:
+        """The requested levels."""
+        return {label for label in (self.required, self.preferred) if label} | {
+            layer.level for layer in self.slices
+        }
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is requested."""
         return not (self.required or self.preferred or self.unconstrained or self.slices)
 
+
+NOTHING = TopologyRequest()
 
 IMPLIED = TopologyRequest(unconstrained=True)
 """The request of a podset without a request, in a ClusterQueue with only flavors that have a topology."""

@@ -140,6 +140,13 @@ class Observed:
                 self.topologies.add(name)
             case happened.TopologyDeleted(name):
                 self.topologies.discard(name)
+            case (
+                happened.NodeChanged()
+                | happened.NodeDeleted()
+                | happened.PodOfOthersChanged()
+                | happened.PodOfOthersDeleted()
+            ):
+                pass  # The histories place no pods.
             case happened.NamespaceChanged(name, labels):
                 self.namespaces[name] = labels
             case happened.NamespaceDeleted(name):

@@ -123,10 +123,10 @@ def test_usage_of_others_is_ignored_on_an_empty_cluster() -> None:
     assert placed.place([unit], without_usage=True) == {"main": on_hosts(r1_a=2)}
 
 
-def test_without_the_mixed_profile_large_gaps_are_filled_first() -> None:
+def test_without_the_small_gaps_first_large_gaps_are_filled_first() -> None:
     placed = topology(ROOMS)
     assert placed.place([[pods(5, unconstrained())]]) == {"main": on_hosts(r1_b=2, r2_a=3)}
-    assert placed.place([[pods(5, unconstrained())]], mixed_profile=False) == {
+    assert placed.place([[pods(5, unconstrained())]], small_gaps_first=False) == {
         "main": on_hosts(r1_a=4, r1_b=1)
     }
 

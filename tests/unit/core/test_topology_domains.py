@@ -60,6 +60,23 @@ def test_usage_of_a_host_stays_while_its_node_is_away() -> None:
     assert tree.usage() == {}
 
 
+def test_a_node_that_did_not_change_is_no_change() -> None:
+    tree = tree_of(host("a"))
+    before = tree.change_count
+    assert tree.set_node(host("a"))
+    assert tree.change_count == before
+    assert tree.set_node(replace(host("a"), ready=False))
+    assert not tree.set_node(replace(host("a"), ready=False))
+    assert not tree.remove_node("a")
+
+
+def test_usage_of_a_host_that_never_had_a_node_ends() -> None:
+    tree = tree_of()
+    for pods in (2, -1, -1):
+        tree.add_usage(("a",), (("pods", 1),), pods)
+    assert tree.usage() == {}
+
+
 def test_usage_counts_that_came_before_the_node() -> None:
     tree = tree_of()
     tree.add_usage(("a",), (("cpu", 1000),), 1)

@@ -124,6 +124,16 @@ def test_worked_numbers(mode: str, level: int, count: int, found: object) -> Non
     ("rooms", "question", "found"),
     [
         (
+            {("a", "a1"): 3, ("a", "a2"): 3, ("b", "b1"): 3},
+            Question({"pods": 1}, 5, 1, ((1, 1),), None, "preferred"),
+            ({("a", "a1"): 3, ("a", "a2"): 2}, None),
+        ),
+        (
+            {("a", "a1"): 9, ("a", "a2"): 3},
+            Question({"pods": 1}, 2, 0, ((1, 1),), {"pods": 1}, "required"),
+            ({("a", "a2"): 2}, ("a", "a2")),
+        ),
+        (
             {("a", "a1"): 3, ("b", "b1"): 3, ("c", "c1"): 1},
             Question({"pods": 1}, 5, 0, ((1, 1),), {"pods": 1}, "preferred"),
             ({("a", "a1"): 2, ("b", "b1"): 3}, ("a", "a1")),
@@ -165,6 +175,8 @@ def test_worked_numbers(mode: str, level: int, count: int, found: object) -> Non
         ),
     ],
     ids=[
+        "one domain of a wider level",
+        "a leader in the smallest domain that suffices",
         "the leader needs a place beside the others",
         "the leader takes the place of one",
         "no domain holds the leader",

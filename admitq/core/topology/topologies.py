@@ -1,0 +1,230 @@
+"""The topologies of all flavors, with the nodes, pods and admitted workloads on them.
+
+A flavor has a ``FlavorTopology`` while its Topology exists. When one of both changes, its tree is built again
+from the observed nodes and pods, and from the usage that is counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from admitq.core.amounts import Amounts
+from admitq.core.model import ObjectKey, PodSetAssignment, ResourceFlavor
+from admitq.core.settings import Placement as PlacementSettings
+from admitq.core.topology.assignment import TopologyAssignment
+from admitq.core.topology.domains import HOST_NAME, Node
+from admitq.core.topology.flavor_topology import FlavorTopology, amounts_of_pod
+from admitq.core.waiting.transitions import Cause
+
+
+class Place(NamedTuple):
+    """The domains of a podset, and the amounts that each of its pods takes there.
+
+    ``flavors`` are all flavors of the podset. The domains are in the topologies of those that have one.
+    """
+
+    flavors: tuple[str, ...]
+    assignment: TopologyAssignment
+    of_pod: Amounts
+
+
+class PodOnNode(NamedTuple):
+    """A pod that belongs to no admitted workload of a topology: its node, and what it requests there."""
+
+    node: str
+    requests: Amounts
+
+
+def places_of(pod_sets: Iterable[tuple[PodSetAssignment, Amounts]]) -> tuple[Place, ...]:
+    """Return the places of podsets, given what each of their pods requests on its node."""
+    return tuple(
+        Place(tuple(sorted({flavor for _, flavor in part.flavors})), part.topology, amounts_of_pod(requests))
+        for part, requests in pod_sets
+        if part.topology is not None
+    )
+
+
+def room_of(flavor: str) -> Cause:
+    """Return the cause that stands for free capacity in the topology of a flavor."""
+    return Cause("topology", (flavor,))
+
+
+class Topologies:
+    """The topologies of flavors.
+
+    Args:
+        placement: how pods are assigned to domains. With None, they are not, and no flavor has a topology.
+    """
+
+    def __init__(self, placement: PlacementSettings | None) -> None:
+        self.placement = placement
+        self.levels: dict[str, tuple[str, ...]] = {}
+        """The levels of each Topology."""
+        self.nodes: dict[str, Node] = {}
+        self.pods_of_others: dict[ObjectKey, PodOnNode] = {}
+        self.generation = 0
+        """A number that differs after each change of free capacity, also after one for an evaluation."""
+        self.moves = 0
+        """How often workloads took or left places."""
+        self._flavors: dict[str, ResourceFlavor] = {}
+        self._by_flavor: dict[str, FlavorTopology] = {}
+        self._held: Counter[Place] = Counter()
+        """The places that are counted, and how often each."""
+
+    def get(self, flavor: str) -> FlavorTopology | None:
+        """Return the topology of a flavor; None if it has none, or its Topology does not exist."""
+        return self._by_flavor.get(flavor)
+
+    @property
+    def flavors(self) -> list[str]:
+        """The names of the flavors with a topology, sorted."""
+        return sorted(self._by_flavor)
+
+    # --- observed objects -------------------------------------------------------------------------
+
+    def set_flavor(self, flavor: ResourceFlavor) -> None:
+        """Record a flavor as it is now."""
+        if flavor.topology_name is None or self.placement is None:
+            self.delete_flavor(flavor.name)
+        elif self._flavors.get(flavor.name) != flavor:
+            self._flavors[flavor.name] = flavor
+            self._build(flavor)
+
+    def delete_flavor(self, name: str) -> None:
+        """Record that a flavor does not exist."""
+        self._flavors.pop(name, None)
+        self._by_flavor.pop(name, None)
+
+    def set_topology(self, name: str, levels: tuple[str, ...]) -> bool:
+        """Record the levels of a Topology. Return whether they changed."""
+        if self.levels.get(name) == levels:
+            return False
+        self.levels[name] = levels
+        for flavor in self._flavors_of(name):
+            self._build(flavor)
+        return True
+
+    def delete_topology(self, name: str) -> bool:
+        """Record that a Topology does not exist. Return whether it existed."""
+        if self.levels.pop(name, None) is None:
+            return False
+        for flavor in self._flavors_of(name):
+            del self._by_flavor[flavor.name]
+        return True
+
+    def set_node(self, node: Node) -> list[str]:
+        """Record a node as it is now. Return the flavors that it belongs to, or belonged to."""
+        if self.nodes.get(node.name) == node:
+            return []
+        self.nodes[node.name] = node
+        self.generation += 1
+        return [name for name in self.flavors if self._by_flavor[name].tree.set_node(node)]
+
+    def delete_node(self, name: str) -> list[str]:
+        """Record that a node does not exist. Return the flavors that it belonged to."""
+        self.nodes.pop(name, None)
+        self.generation += 1
+        return [flavor for flavor in self.flavors if self._by_flavor[flavor].tree.remove_node(name)]
+
+    def set_pod_of_others(self, key: ObjectKey, pod: PodOnNode | None) -> list[str]:
+        """Record a pod that belongs to no admitted workload of a topology; None: it does not run any more.
+
+        Returns:
+            The flavors with more free capacity than before.
+        """
+        former = self.pods_of_others.get(key)
+        if former == pod:
+            return []
+        if pod is None:
+            del self.pods_of_others[key]
+        else:
+            self.pods_of_others[key] = pod
+            self._count_pod(pod, 1)
+        if former is None:
+            return []
+        self._count_pod(former, -1)
+        trees = ((name, self._by_flavor[name].tree) for name in self.flavors)
+        return [name for name, tree in trees if tree.leaf_of_node(former.node) is not None]
+
+    def _count_pod(self, pod: PodOnNode, sign: int) -> None:
+        self.generation += 1
+        requests = {resource: sign * amount for resource, amount in amounts_of_pod(pod.requests)}
+        for topology in self._by_flavor.values():
+            topology.tree.add_requests_of_others(pod.node, requests)
+
+    # --- usage ------------------------------------------------------------------------------------
+
+    def move(self, left: tuple[Place, ...], taken: tuple[Place, ...]) -> list[str]:
+        """Count that a workload left places and took others.
+
+        Returns:
+            The flavors with more free capacity than before.
+        """
+        if left == taken:
+            return []
+        self.moves += 1
+        self.release(left)
+        self.hold(taken)
+        return list(dict.fromkeys(flavor for place in left for flavor in self.list_concerned(place)))
+
+    def hold(self, places: Iterable[Place]) -> None:
+        """Count places as taken."""
+        self._count(places, 1)
+
+    def release(self, places: Iterable[Place]) -> None:
+        """Undo ``hold``."""
+        self._count(places, -1)
+
+    def _count(self, places: Iterable[Place], sign: int) -> None:
+        for place in places:
+            self.generation += 1
+            self._held[place] += sign
+            if not self._held[place]:
+                del self._held[place]
+            for name in self.list_concerned(place):
+                self._by_flavor[name].add_usage(place.assignment, place.of_pod, times=sign)
+
+    def list_concerned(self, place: Place) -> list[str]:
+        """Return the flavors with free capacity that depends on a place."""
+        if (
+            self.placement is not None
+            and self.placement.shares_hosts
+            and place.assignment.levels[-1] == HOST_NAME
+        ):
+            return [name for name in self.flavors if self._by_flavor[name].tree.ends_with_hosts]
+        return [flavor for flavor in place.flavors if flavor in self._by_flavor]
+
+    def fit(self, places: Iterable[Place]) -> bool:
+        """Whether there is room for places, in addition to those that are counted."""
+        places = tuple(places)
+        self.hold(places)
+        fits = all(
+            self._by_flavor[flavor].has_room(place.assignment)
+            for place in places
+            for flavor in place.flavors
+            if flavor in self._by_flavor
+        )
+        self.release(places)
+        return fits
+
+    # --- trees ------------------------------------------------------------------------------------
+
+    def _flavors_of(self, topology: str) -> list[ResourceFlavor]:
+        return [flavor for flavor in self._flavors.values() if flavor.topology_name == topology]
+
+    def _build(self, flavor: ResourceFlavor) -> None:
+        self.generation += 1
+        name = flavor.topology_name or ""
+        levels = self.levels.get(name)
+        if levels is None:
+            self._by_flavor.pop(flavor.name, None)
+            return
+        topology = FlavorTopology(name, levels, flavor.node_labels, flavor.tolerations)
+        self._by_flavor[flavor.name] = topology
+        for node in self.nodes.values():
+            topology.tree.set_node(node)
+        for pod in self.pods_of_others.values():
+            topology.tree.add_requests_of_others(pod.node, dict(amounts_of_pod(pod.requests)))
+        for place, times in self._held.items():
+            if flavor.name in self.list_concerned(place):
+                topology.add_usage(place.assignment, place.of_pod, times=times)

@@ -1,0 +1,311 @@
+"""Cycles that assign pods to the domains of topologies."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from admitq.core import events as happened
+from admitq.core.events import Event
+from admitq.core.instructions import ReserveQuota
+from admitq.core.model import FlavorQuotas, PodSet, ResourceFlavor, ResourceGroup, ResourceQuota
+from admitq.core.refusals import (
+    NoFitReason,
+    NoFlavorFits,
+    NoPreemptionTargets,
+    PodSetRefusals,
+    RequestedLevelMissing,
+    TopologyMissing,
+    TopologyOnly,
+    TopologyUnsupported,
+    WaitingForTargets,
+)
+from admitq.core.requests import template_requesting
+from admitq.core.settings import CoreSettings, Placement
+from admitq.core.topology.assignment import TopologyAssignment
+from admitq.core.topology.domains import HOST_NAME, Node
+from admitq.core.topology.refusals import NodeExclusion, NodeObstacle, NoRoomInTopology, TwoTopologies
+from admitq.core.topology.request import TopologyRequest
+from admitq.core.topology.topologies import PodOnNode
+from tests.unit.core.small_cluster import LOWER, SmallCluster, group, key, preempted, queue
+
+RACK = TopologyRequest(required="rack")
+PLACES = CoreSettings(placement=Placement())
+SAME_PLACES = CoreSettings(placement=Placement(places_again=False))
+
+
+def host(name: str) -> Node:
+    labels = (("rack", name.partition("-")[0]), (HOST_NAME, name))
+    return Node(name, labels, (), (("cpu", 4000), ("pods", 99)))
+
+
+def excluded(*reasons: tuple[NodeObstacle, str, int]) -> tuple[tuple[NodeExclusion, int], ...]:
+    return tuple((NodeExclusion(obstacle, name), count) for obstacle, name, count in reasons)
+
+
+def lacking(room: NoRoomInTopology, reason: NoFitReason = NoFitReason.WAITING_FOR_QUOTA) -> NoFlavorFits:
+    return NoFlavorFits((PodSetRefusals("main", (room,)),), reason)
+
+
+@dataclass
+class Racks(SmallCluster):
+    """Flavor ``default`` has racks ``r1`` and ``r2`` with two hosts each. A host has four CPUs."""
+
+    settings: CoreSettings = PLACES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.send(happened.TopologyChanged("racks", ("rack", HOST_NAME)))
+        self.send(happened.ResourceFlavorChanged(ResourceFlavor("default", topology_name="racks")))
+        for name in ("r1-a", "r1-b", "r2-a", "r2-b"):
+            self.add_node(name)
+
+    def add_node(self, name: str) -> None:
+        self.send(happened.NodeChanged(host(name)))
+
+    def submit_pods(
+        self,
+        name: str,
+        count: int,
+        request: TopologyRequest | None = RACK,
+        queue: str = "cq",
+        priority: int = 0,
+    ) -> None:
+        template = template_requesting({"cpu": 1000})
+        pod_sets = (PodSet("main", count, template, topology_request=request),)
+        self.submit(name, queue, priority=priority, pod_sets=pod_sets)
+
+    def places(self) -> dict[str, dict[str, int]]:
+        """The number of pods on each host, by the workload that reserved quota last."""
+        return {
+            each.key.name: {values[0]: count for values, count in part.topology.domains}
+            for each in self.instructions
+            if isinstance(each, ReserveQuota)
+            for part in each.admission.pod_set_assignments
+            if part.topology is not None
+        }
+
+
+def racks(cpu: int = 100, settings: CoreSettings = PLACES, **fields: Any) -> Racks:
+    cluster = Racks(settings)
+    cluster.put(queue("cq", 1000 * cpu, **fields))
+    return cluster
+
+
+def test_pods_are_placed_in_one_rack() -> None:
+    cluster = racks()
+    cluster.submit_pods("a", 6)
+    cluster.run("a")
+    assert cluster.places() == {"a": {"r1-a": 4, "r1-b": 2}}
+
+
+def test_a_workload_waits_for_room_although_there_is_quota() -> None:
+    cluster = racks()
+    for name in "abc":
+        cluster.submit_pods(name, 6)
+    cluster.run("a", "b")
+    room = NoRoomInTopology("racks", 1, 2, 6, 4, excluded((NodeObstacle.RESOURCE, "cpu", 2)))
+    assert cluster.refusal("c") == NoPreemptionTargets(lacking(room))
+    assert cluster.is_quiet
+    cluster.finish("a")
+    cluster.run("c")
+    assert cluster.places() == {"c": {"r1-a": 4, "r1-b": 2}}
+
+
+def test_pods_that_no_empty_rack_holds_are_refused_for_their_topology() -> None:
+    cluster = racks()
+    cluster.submit_pods("a", 9)
+    cluster.run()
+    room = NoRoomInTopology("racks", 1, 8, 9, 4)
+    assert cluster.refusal("a") == lacking(room, NoFitReason.TOPOLOGY_PLACEMENT_FAILED)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        happened.NodeChanged(host("r1-c")),
+        happened.PodOfOthersDeleted(key("other")),
+        happened.PodOfOthersChanged(key("other"), PodOnNode("r2-a", (("cpu", 1000),))),
+        happened.TopologyChanged("racks", ("rack",)),
+    ],
+    ids=["a node came", "a pod of others ended", "a pod of others moved", "other levels"],
+)
+def test_room_that_comes_ends_the_waiting(event: Event) -> None:
+    cluster = racks()
+    cluster.send(happened.PodOfOthersChanged(key("other"), PodOnNode("r1-a", (("cpu", 1000),))))
+    cluster.submit_pods("a", 8)
+    cluster.submit_pods("b", 8)
+    cluster.run("a")
+    assert cluster.places() == {"a": {"r2-a": 4, "r2-b": 4}}
+    assert cluster.is_quiet
+    cluster.send(event)
+    assert not cluster.is_quiet
+
+
+def test_nothing_fits_on_nodes_that_went_away() -> None:
+    cluster = racks()
+    for name in ("r1-a", "r2-a", "r2-b"):
+        cluster.send(happened.NodeDeleted(name))
+    cluster.submit_pods("a", 5)
+    cluster.run()
+    cluster.add_node("r1-a")
+    cluster.run("a")
+
+
+def test_preemption_frees_one_rack() -> None:
+    cluster = racks(preemption=LOWER)
+    for name in ("a", "b", "c", "d"):
+        cluster.submit_pods(name, 4, TopologyRequest(required=HOST_NAME))
+    cluster.run("a", "b", "c", "d")
+    cluster.submit_pods("high", 8, priority=1)
+    cluster.run()
+    preempted_now = preempted(cluster.instructions)
+    assert preempted_now == ["a", "b"]
+    assert isinstance(cluster.refusal("high"), WaitingForTargets)
+    cluster.leave(*preempted_now)
+    cluster.run("high")
+    assert cluster.places() == {"high": {"r1-a": 4, "r1-b": 4}}
+
+
+def test_heads_of_two_trees_do_not_share_a_place() -> None:
+    cluster = racks()
+    cluster.put(queue("other", 100_000))
+    cluster.submit_pods("a", 8)
+    cluster.submit_pods("b", 8, queue="other")
+    cluster.run("a", "b")
+    assert cluster.places() == {"a": {"r1-a": 4, "r1-b": 4}, "b": {"r2-a": 4, "r2-b": 4}}
+
+
+def test_without_the_gate_the_second_head_is_evaluated_again_in_the_next_cycle() -> None:
+    cluster = racks(settings=SAME_PLACES)
+    cluster.put(queue("other", 100_000))
+    cluster.submit_pods("a", 8)
+    cluster.submit_pods("b", 8, queue="other")
+    assert cluster.decide(limit=1) == ["a"]
+    cluster.run("b")
+    assert cluster.places() == {"b": {"r2-a": 4, "r2-b": 4}}
+
+
+def test_a_head_that_lost_the_last_place_to_another_tree_waits_for_room() -> None:
+    cluster = racks()
+    cluster.put(queue("other", 100_000))
+    cluster.submit_pods("a", 8)
+    cluster.run("a")
+    cluster.submit_pods("b", 8)
+    cluster.submit_pods("c", 8, queue="other")
+    cluster.run("b")
+    assert cluster.is_quiet
+    cluster.finish("a")
+    cluster.run("c")
+
+
+def test_fewer_pods_are_placed_if_that_is_allowed() -> None:
+    cluster = racks()
+    template = template_requesting({"cpu": 1000})
+    pod_sets = (PodSet("main", 12, template, min_count=5, topology_request=RACK),)
+    cluster.submit("a", "cq", pod_sets=pod_sets)
+    cluster.run("a")
+    assert cluster.places() == {"a": {"r1-a": 4, "r1-b": 4}}
+
+
+def test_a_workload_that_was_admitted_before_keeps_its_place_after_a_restart() -> None:
+    cluster = racks()
+    cluster.submit_pods("a", 8)
+    cluster.run("a")
+    cluster.restart()
+    cluster.submit_pods("b", 8)
+    cluster.run("b")
+    assert cluster.places() == {"b": {"r2-a": 4, "r2-b": 4}}
+
+
+@pytest.mark.parametrize(
+    ("flavors", "request_", "refusal"),
+    [
+        ({"plain": None}, RACK, TopologyUnsupported("plain")),
+        ({"default": "racks", "plain": None}, None, TopologyOnly("default")),
+        ({"default": "racks"}, TopologyRequest(required="row"), RequestedLevelMissing("default")),
+        ({"default": "missing"}, RACK, TopologyMissing("default")),
+    ],
+)
+def test_flavors_are_refused_by_their_topology(
+    flavors: dict[str, str | None], request_: TopologyRequest | None, refusal: object
+) -> None:
+    cluster = racks()
+    for name, topology in flavors.items():
+        cluster.send(happened.ResourceFlavorChanged(ResourceFlavor(name, topology_name=topology)))
+    cluster.put(queue("cq", resource_groups=group(*((name, 100_000) for name in flavors))))
+    cluster.submit_pods("a", 1, request_)
+    cluster.decide()
+    found = cluster.refusal("a")
+    if found is not None:
+        assert isinstance(found, NoFlavorFits)
+        assert refusal in found.parts[0].refusals
+
+
+def test_pods_without_a_request_are_placed_if_all_flavors_have_a_topology() -> None:
+    cluster = racks()
+    cluster.submit_pods("a", 3, None)
+    cluster.run("a")
+    assert cluster.places() == {"a": {"r1-a": 3}}
+
+
+def test_resources_of_a_podset_must_have_flavors_of_one_topology() -> None:
+    cluster = racks()
+    cluster.send(happened.ResourceFlavorChanged(ResourceFlavor("gpus", topology_name="racks")))
+    groups = (
+        *group(("default", 100_000)),
+        ResourceGroup(("gpu",), (FlavorQuotas("gpus", (("gpu", ResourceQuota(9)),)),)),
+    )
+    cluster.put(queue("cq", resource_groups=groups))
+    template = template_requesting({"cpu": 1000, "gpu": 1})
+    cluster.submit("a", "cq", pod_sets=(PodSet("main", 1, template, topology_request=RACK),))
+    cluster.run()
+    two = PodSetRefusals("main", (TwoTopologies(("default", "gpus")),))
+    assert cluster.refusal("a") == NoFlavorFits((two,), NoFitReason.TOPOLOGY_PLACEMENT_FAILED)
+
+
+def test_a_leader_runs_in_the_rack_of_its_workers() -> None:
+    cluster = racks()
+    template = template_requesting({"cpu": 1000})
+    pod_sets = (
+        PodSet("leader", 1, template_requesting({"cpu": 2000}), group="g", topology_request=RACK),
+        PodSet("workers", 6, template, group="g", topology_request=RACK),
+    )
+    cluster.submit("a", "cq", pod_sets=pod_sets)
+    cluster.decide()
+    (reserved_now,) = [each for each in cluster.instructions if isinstance(each, ReserveQuota)]
+    assert [part.topology for part in reserved_now.admission.pod_set_assignments] == [
+        TopologyAssignment((HOST_NAME,), ((("r1-a",), 1),)),
+        TopologyAssignment((HOST_NAME,), ((("r1-a",), 2), (("r1-b",), 4))),
+    ]
+
+
+def test_quota_and_room_are_missing() -> None:
+    cluster = racks(8, preemption=LOWER)
+    cluster.submit_pods("a", 8)
+    cluster.run("a")
+    cluster.submit_pods("high", 8, priority=1)
+    cluster.run()
+    assert preempted(cluster.instructions) == ["a"]
+    cluster.leave("a")
+    cluster.run("high")
+    assert cluster.places() == {"high": {"r1-a": 4, "r1-b": 4}}
+
+
+def test_usage_counts_again_when_a_topology_or_flavor_comes_back() -> None:
+    cluster = racks()
+    cluster.submit_pods("a", 8)
+    cluster.run("a")
+    for gone, back in (
+        (happened.TopologyDeleted("racks"), happened.TopologyChanged("racks", ("rack", HOST_NAME))),
+        (
+            happened.ResourceFlavorDeleted("default"),
+            happened.ResourceFlavorChanged(ResourceFlavor("default", topology_name="racks")),
+        ),
+    ):
+        cluster.send(gone)
+        cluster.send(back)
+    cluster.submit_pods("b", 8)
+    cluster.submit_pods("c", 8)
+    cluster.run("b")
+    assert cluster.places() == {"b": {"r2-a": 4, "r2-b": 4}}
