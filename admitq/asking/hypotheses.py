@@ -10,6 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from admitq.asking.hypothesis_inputs import WORKLOAD, HypothesisOptions, IndexedObjects, name_documents
+from admitq.asking.serving_objects import (
+    MOST_WORKLOADS,
+    POD,
+    count_workloads,
+    get_group_index,
+    has_groups,
+    is_pod_of,
+    list_groups,
+    list_pods,
+)
 from admitq.core.events import Event, WorkloadChanged
 from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.integrations.base import CompositionOptions, Integration, RuleContext
@@ -59,6 +69,7 @@ class Hypotheses(NamedTuple):
         workloads: new and changed Workloads as objects.
         objects: other new and changed objects that the core observes, each with the plural of its kind.
         ignored: the objects on which no decision depends, each with the reason.
+        sources: for Workloads of pods or groups of an object that serves, this object.
     """
 
     events: tuple[Event, ...]
@@ -66,6 +77,7 @@ class Hypotheses(NamedTuple):
     workloads: Mapping[ObjectKey, JsonObject]
     objects: tuple[tuple[str, JsonObject], ...]
     ignored: tuple[str, ...]
+    sources: Mapping[ObjectKey, tuple[ObjectId, ...]]
 
 
 def read_hypotheses(
@@ -125,6 +137,9 @@ class _Reader:
     new: list[ObjectKey] = field(default_factory=list[ObjectKey])
     workloads: dict[ObjectKey, JsonObject] = field(default_factory=dict[ObjectKey, JsonObject])
     ignored: list[str] = field(default_factory=list[str])
+    sources: dict[ObjectKey, tuple[ObjectId, ...]] = field(
+        default_factory=dict[ObjectKey, tuple[ObjectId, ...]]
+    )
     deleted: dict[ObjectId, Document] = field(default_factory=dict[ObjectId, Document])
     manifests: Manifests = field(init=False)
     _translation: JobTranslation = field(init=False)
@@ -132,7 +147,9 @@ class _Reader:
 
     def __post_init__(self) -> None:
         options = self.options
-        self.manifests = Manifests(self.names, options.how, options.custom, self.stored, options.namespace)
+        self.manifests = Manifests(
+            self.names, options.how, options.custom, self.stored, options.namespace, with_serving=True
+        )
         self._translation = JobTranslation(
             self.names,
             self.manifests.integration_of,
@@ -158,7 +175,7 @@ class _Reader:
             for name, document in self.manifests.of_kind(kind)
         )
         events, new, ignored = tuple(self.events), tuple(self.new), tuple(self.ignored)
-        return Hypotheses(events, new, self.workloads, objects, ignored)
+        return Hypotheses(events, new, self.workloads, objects, ignored, self.sources)
 
     def _identify(self, document: Document) -> ObjectId | None:
         kind = value_at(document.value, ("kind",))
@@ -355,6 +372,9 @@ class _Reader:
             self._ignore(document, f"it adopts Workload {prebuilt[0]}")
             return
         job = _Job(replace(document, value=self._with_defaults(obj)), integration)
+        if integration.serving is not None and not get_queue_name(job.document.value, self.names):
+            self._ignore(document, "it names no LocalQueue")
+            return
         composition = integration.composition
         group = composition.get_group(obj, self.names) if composition is not None else ""
         key = (integration.kind, name.namespace, group) if group else (*integration.gvk, *name)
@@ -382,23 +402,78 @@ class _Reader:
 
     def _change_job(self, members: Sequence[_Job]) -> None:
         first, integration = members[0].document, members[0].integration
-        created = ("metadata", "creationTimestamp")
-        prepared = [
-            with_value(
-                self._translation.apply_defaults(integration, member.document.value),
-                created,
+        prepared = self._prepare(members)
+        if integration.serving is not None:
+            self._change_serving(members[0], prepared[0])
+            return
+        job = _compose(integration, prepared, self.names, self.now)
+        translated = self._translation.translate_job(integration, job, first.error)
+        self._change_or_add(self._find_present(integration, members, translated), translated, first)
+
+    def _prepare(self, members: Sequence[_Job]) -> list[JsonObject]:
+        """Return jobs with their defaults. Check them as the webhook of their kind does."""
+        prepared: list[JsonObject] = []
+        for document, integration in ((member.document, member.integration) for member in members):
+            job = with_value(
+                self._translation.apply_defaults(integration, document.value),
+                ("metadata", "creationTimestamp"),
                 conditions.format_time(self.now),
             )
-            for member in members
+            errors = integration.webhook.validate_create(job, RuleContext(self.names))
+            if errors:
+                raise InputError(document.problem(field_path(error.path), error.message) for error in errors)
+            prepared.append(job)
+        return prepared
+
+    def _change_serving(self, member: _Job, job: JsonObject) -> None:
+        """Change the Workloads of an object that serves: those of its groups, or of its pods."""
+        document, integration = member.document, member.integration
+        if count_workloads(integration, job) > MOST_WORKLOADS:
+            raise document.error(
+                ("spec", "replicas"), f"needs more than {MOST_WORKLOADS} Workloads: ask about fewer replicas"
+            )
+        metadata = job["metadata"]
+        source = ObjectId(integration.kind, metadata["namespace"], metadata["name"])
+        if has_groups(integration):
+            self._change_groups(member, job, source)
+            return
+        present = [
+            obj
+            for obj in self.stored.of_kind(WORKLOAD)
+            if obj["metadata"]["namespace"] == source.namespace
+            and is_pod_of(obj, source.name)
+            and not _has_finished(obj)
         ]
-        self._validate(members, prepared)
-        job = prepared[0]
-        if integration.composition is not None:
-            job = integration.composition.compose(prepared, self.names, CompositionOptions(self.now))
-        translated = self._translation.translate_job(integration, job, first.error)
-        old = self._find_present(integration, members, translated)
+        present.sort(key=_has_quota, reverse=True)
+        replicas = count_workloads(integration, job)
+        for pod in list_pods(job, range(len(present), replicas)):
+            pod_member = _Job(replace(document, value=pod), POD)
+            composed = _compose(POD, self._prepare([pod_member]), self.names, self.now)
+            self._add(self._translation.translate_job(POD, composed, document.error), source)
+        for obj in present[replicas:]:
+            self._delete_workload(obj, document)
+
+    def _change_groups(self, member: _Job, job: JsonObject, source: ObjectId) -> None:
+        document, integration = member.document, member.integration
+        present = {
+            get_group_index(obj, self.names): obj for obj in self._owned(source) if not _has_finished(obj)
+        }
+        for index, view in list_groups(integration, job):
+            translated = self._translation.translate_job(integration, view, document.error)
+            self._change_or_add(present.pop(index, None), translated, document, source)
+        for obj in present.values():
+            self._delete_workload(obj, document)
+
+    def _change_or_add(
+        self,
+        old: JsonObject | None,
+        translated: TranslatedWorkload,
+        first: Document,
+        source: ObjectId | None = None,
+    ) -> None:
+        """Change the Workload that a job has already, or add one."""
         if old is None:
-            self._add(translated)
+            self._add(translated, source)
             return
         spec = {key: value for key, value in old["spec"].items() if key not in FIELDS_FROM_JOB}
         changed = {**old, "spec": {**spec, **translated.obj["spec"]}}
@@ -416,15 +491,7 @@ class _Reader:
         else:
             # The manager stops the job, and creates a Workload for its new pods.
             self._delete_workload(old, first)
-            self._add(translated)
-
-    def _validate(self, members: Sequence[_Job], prepared: Sequence[JsonObject]) -> None:
-        """Check jobs as the webhook of their kind does."""
-        for member, job in zip(members, prepared, strict=True):
-            document = member.document
-            errors = member.integration.webhook.validate_create(job, RuleContext(self.names))
-            if errors:
-                raise InputError(document.problem(field_path(error.path), error.message) for error in errors)
+            self._add(translated, source)
 
     def _find_present(
         self, integration: Integration, members: Sequence[_Job], translated: TranslatedWorkload
@@ -465,14 +532,26 @@ class _Reader:
         self.workloads[key_of(obj)] = obj
         self.events.append(WorkloadChanged(self._read(obj)))
 
-    def _add(self, translated: TranslatedWorkload) -> None:
+    def _add(self, translated: TranslatedWorkload, source: ObjectId | None = None) -> None:
         """Add a new Workload. Each is queued after those before it."""
         key = translated.workload.key
+        if source is not None:
+            self.sources[key] = (source,)
         uid = f"{_UID}/{key.namespace}/{key.name}"
         self.workloads[key] = with_value(translated.obj, ("metadata", "uid"), uid)
         queued_at = self.now + len(self.new)
         self.events.append(WorkloadChanged(replace(translated.workload, uid=uid, queued_at=queued_at)))
         self.new.append(key)
+
+
+def _compose(
+    integration: Integration, prepared: Sequence[JsonObject], names: Names, now: Instant
+) -> JsonObject:
+    """Return a job, or the job that its members make up."""
+    composition = integration.composition
+    return (
+        prepared[0] if composition is None else composition.compose(prepared, names, CompositionOptions(now))
+    )
 
 
 def _deletion_order(kind: str) -> int:

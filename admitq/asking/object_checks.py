@@ -193,7 +193,7 @@ def check_objects(
     answers = answer(hypotheses)
     found: dict[ObjectId, list[SubmissionAnswer]] = {}
     for key, workload in hypotheses.workloads.items():
-        for name in _list_sources(workload) if key in answers else ():
+        for name in (*_list_sources(workload), *hypotheses.sources.get(key, ())) if key in answers else ():
             found.setdefault(name, []).append(answers[key])
     for check in checks.accepted:
         own = found.get(_identity(check, cluster.options), ())
@@ -207,7 +207,9 @@ def check_objects(
 
 def _check_scope(checks: ObjectChecks, cluster: CheckedCluster) -> None:
     options = cluster.options
-    manifests = Manifests(cluster.names, options.how, options.custom, namespace=options.namespace)
+    manifests = Manifests(
+        cluster.names, options.how, options.custom, namespace=options.namespace, with_serving=True
+    )
     problems: list[Problem] = []
     for check in checks.accepted if options.is_local else ():
         try:

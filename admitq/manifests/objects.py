@@ -89,6 +89,7 @@ class Manifests:
         custom: the job kinds of the configuration.
         stored: the objects to which the manifests are applied. Their statuses stay.
         namespace: the namespace of objects that state none.
+        with_serving: whether objects that serve without end are read. A run of a simulation could not end.
     """
 
     def __init__(
@@ -98,8 +99,11 @@ class Manifests:
         custom: Iterable[Integration] = (),
         stored: ObjectLookup | None = None,
         namespace: str = "default",
+        *,
+        with_serving: bool = False,
     ) -> None:
         self.names = names
+        self._with_serving = with_serving
         self._lookup = stored or NoObjects()
         self._namespace = namespace
         self._removed: set[ObjectId] = set()
@@ -170,9 +174,9 @@ class Manifests:
             if integration is None and find_referenced_kind(group, version, kind) is None:
                 return None
             if integration is not None and (
-                integration.serving is not None or integration.lifecycle.is_ignored(document.value)
+                (integration.serving is not None and not self._with_serving)
+                or integration.lifecycle.is_ignored(document.value)
             ):
-                # A run could not end, because serving workloads never end.
                 return None
         namespace = "" if kind in CLASSES or not OBSERVED.get(kind, ("", "default"))[1] else self._namespace
         if (other := find_referenced_kind(group, version, kind)) is not None and not other.namespaced:

@@ -9,6 +9,7 @@ from admitq.asking.hypothesis_inputs import HypothesisOptions, IndexedObjects, l
 from admitq.core import events as happened
 from admitq.core.model import ObjectKey, StopPolicy
 from admitq.manifests.documents import InputError, read_text
+from admitq.manifests.objects import ObjectId
 from tests.unit.controllers.builders import ADMISSION, NAMES, OWNER, admitted, instant, timestamp, workload
 
 NOW = instant(60)
@@ -75,28 +76,27 @@ WAITING = workload(name="waiting", owner={**OWNER, "name": "waiting"}, metadata=
 MEMBERS = [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"} for name in ("p1", "p2")]
 GROUP = workload(name="group", metadata={"uid": "uid-group", "ownerReferences": MEMBERS})
 
-STORED = IndexedObjects(
-    [
-        ("resourceflavors", as_stored(own("ResourceFlavor", "f", spec={}))),
-        ("clusterqueues", {**as_stored(cluster_queue()), "status": {"pendingWorkloads": 1}}),
-        ("clusterqueues", as_stored(cluster_queue(name="idle"))),
-        ("namespaces", {"metadata": {"name": "ns", "labels": {}}}),
-        ("localqueues", as_stored(local_queue())),
-        ("workloads", RUNNING),
-        ("workloads", WAITING),
-        ("workloads", GROUP),
-    ],
-    [class_of(10)],
-)
+OBJECTS = [
+    ("resourceflavors", as_stored(own("ResourceFlavor", "f", spec={}))),
+    ("clusterqueues", {**as_stored(cluster_queue()), "status": {"pendingWorkloads": 1}}),
+    ("clusterqueues", as_stored(cluster_queue(name="idle"))),
+    ("namespaces", {"metadata": {"name": "ns", "labels": {}}}),
+    ("localqueues", as_stored(local_queue())),
+    ("workloads", RUNNING),
+    ("workloads", WAITING),
+    ("workloads", GROUP),
+]
 
 
-def changes(*objects: dict[str, Any], deleted: Any = (), is_local: bool = False) -> Hypotheses:
+def changes(
+    *objects: dict[str, Any], deleted: Any = (), is_local: bool = False, stored: Any = ()
+) -> Hypotheses:
     return read_hypotheses(
         list_documents(objects, "spec.objects"),
         list_documents(list(deleted), "spec.deletions"),
         names=NAMES,
         now=NOW,
-        stored=STORED,
+        stored=IndexedObjects([*OBJECTS, *(("workloads", each) for each in stored)], [class_of(10)]),
         options=HypothesisOptions(namespace="ns", is_local=is_local),
     )
 
@@ -182,13 +182,93 @@ def test_pods_of_a_group_are_one_workload() -> None:
     assert sum(pod_set.count for pod_set in first.pod_sets) == 2
 
 
+# --- objects that serve ----------------------------------------------------------------------------------
+
+
+def serving(kind: str, name: str = "web", replicas: int = 2, **metadata: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": 1}}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    spec: dict[str, Any] = {"replicas": replicas}
+    if kind == "LeaderWorkerSet":
+        spec["leaderWorkerTemplate"] = {"size": 3, "workerTemplate": template}
+    else:
+        spec |= {"selector": {"matchLabels": {"app": name}}, "template": template}
+    api_version = "leaderworkerset.x-k8s.io/v1" if kind == "LeaderWorkerSet" else "apps/v1"
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "ns", "labels": QUEUE, **metadata},
+        "spec": spec,
+    }
+
+
+def pods_of(hypotheses: Hypotheses) -> list[int]:
+    """The number of pods of each new Workload."""
+    return [
+        sum(pod_set.count for pod_set in event.workload.pod_sets)
+        for event in hypotheses.events
+        if isinstance(event, happened.WorkloadChanged)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pods"),
+    [("Deployment", [1, 1]), ("StatefulSet", [2]), ("LeaderWorkerSet", [3, 3])],
+)
+def test_pods_of_an_object_that_serves_are_queued_as_by_the_manager(kind: str, pods: list[int]) -> None:
+    hypotheses = changes(serving(kind))
+    assert pods_of(hypotheses) == pods
+    assert set(hypotheses.sources.values()) == {(ObjectId(kind, "ns", "web"),)}
+    assert hypotheses.sources.keys() == set(hypotheses.new_workloads)
+    assert changes(serving(kind, replicas=0)).events == ()
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "LeaderWorkerSet"])
+def test_an_object_that_serves_has_a_limited_number_of_workloads(kind: str) -> None:
+    with pytest.raises(InputError, match="needs more than 1000 Workloads: ask about fewer replicas"):
+        changes(serving(kind, replicas=1001))
+
+
+def owned_by(kind: str, name: str, api_version: str, stored: str = "w", **fields: Any) -> dict[str, Any]:
+    owner = {"apiVersion": api_version, "kind": kind, "name": name, "uid": f"uid-{name}"}
+    metadata = {"uid": f"uid-{stored}", "ownerReferences": [owner], **fields}
+    return workload(name=stored, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "events"),
+    [
+        (3, ["WorkloadChanged", "WorkloadChanged"]),
+        (1, []),
+        (0, ["WorkloadDeleted"]),
+    ],
+)
+def test_pods_that_a_deployment_has_count_as_its_replicas(replicas: int, events: list[str]) -> None:
+    present = owned_by("Pod", "web-5d4f8c7b9-abcde", "v1")
+    other = owned_by("Pod", "web-api-5d4f8c7b9-abcde", "v1", "other")
+    hypotheses = changes(serving("Deployment", replicas=replicas), stored=(present, other))
+    assert kinds_of(hypotheses) == events
+
+
+@pytest.mark.parametrize(
+    ("replicas", "events"),
+    [
+        (2, ["WorkloadChanged", "WorkloadChanged"]),
+        (1, ["WorkloadChanged"]),
+        (0, ["WorkloadDeleted"]),
+    ],
+)
+def test_groups_that_a_leader_worker_set_has_are_changed(replicas: int, events: list[str]) -> None:
+    index = {NAMES.component_workload_index: "0"}
+    present = owned_by("LeaderWorkerSet", "web", "leaderworkerset.x-k8s.io/v1", annotations=index)
+    hypotheses = changes(serving("LeaderWorkerSet", replicas=replicas), stored=(present,))
+    assert kinds_of(hypotheses) == events
+
+
 @pytest.mark.parametrize(
     ("obj", "reason"),
     [
-        (
-            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}},
-            "Deployment web: no decision depends on its kind",
-        ),
+        (serving("Deployment", labels={}), "Deployment ns/web: it names no LocalQueue"),
         (
             job(ownerReferences=[{**OWNER, "kind": "JobSet", "apiVersion": "jobset.x-k8s.io/v1alpha2"}]),
             "Job ns/new: it is queued with its owner, JobSet j",

@@ -67,6 +67,30 @@ async def test_job_without_queue_never_runs_if_it_stays_suspended() -> None:
     assert verdicts(answer) == ["Never"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "replicas", "verdict"),
+    [
+        ("Deployment", 1, "Admitted"),
+        ("Deployment", 9, "Waits"),
+        ("StatefulSet", 1, "Admitted"),
+        ("StatefulSet", 9, "Never"),
+    ],
+)
+async def test_object_that_serves_has_the_worst_verdict_of_its_workloads(
+    kind: str, replicas: int, verdict: str
+) -> None:
+    job = new_job("web")
+    labels = {"app": "web"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": job["spec"]["template"]["spec"]["containers"]},
+    }
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    served = Served(state=observing_state(running("ours/second")))
+    answer = await served.suppose(CHECK, {**job, "apiVersion": "apps/v1", "kind": kind, "spec": spec})
+    assert verdicts(answer) == [verdict]
+
+
 async def test_generated_names_are_numbered() -> None:
     generated = new_job("")
     generated["metadata"] = {**generated["metadata"], "generateName": "train-"}
