@@ -2,14 +2,40 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, nullcontext
+from typing import Any, TypeVar, cast
 
 from admitq.runtime.errors import ApiError
 
 T = TypeVar("T")
 
 _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.05, 1.4, 0.4
+
+_described_by: list[Any] = []
+"""The function with which pytest describes differences, once for each wait that has switched it off."""
+
+
+@contextmanager
+def _without_descriptions() -> Generator[None]:
+    """Let a failed assert of a test not describe how its values differ.
+
+    For large values, the description takes far longer than the predicate. Tasks may wait at the same time:
+    the description is back after the last of them.
+    """
+    util: Any = sys.modules.get("_pytest.assertion.util")
+    if util is None:
+        yield
+        return
+    _described_by.append(util._reprcompare or (_described_by[0] if _described_by else None))  # noqa: SLF001
+    util._reprcompare = None  # noqa: SLF001
+    try:
+        yield
+    finally:
+        described_by = _described_by.pop()
+        if not _described_by:
+            util._reprcompare = described_by  # noqa: SLF001
 
 
 async def eventually(
@@ -38,9 +64,11 @@ async def eventually(
     deadline = loop.time() + timeout
     pause = _FIRST_PAUSE if interval is None else interval
     while True:
+        is_last = loop.time() >= deadline
         try:
-            result = predicate()
-            answer = cast("T", await result if inspect.isawaitable(result) else result)
+            with nullcontext() if is_last else _without_descriptions():
+                result = predicate()
+                answer = cast("T", await result if inspect.isawaitable(result) else result)
             last_result = f"last answer: {answer!r}"
             cause: Exception | None = None
             if answer:
@@ -51,7 +79,7 @@ async def eventually(
             if not (error.is_not_found or error.is_conflict or error.is_transient):
                 raise
             last_result, cause = f"last failure: {error!r}", error
-        if loop.time() >= deadline:
+        if is_last:
             name = what or getattr(predicate, "__qualname__", repr(predicate))
             raise AssertionError(f"not within {timeout:g} s: {name}; {last_result}") from cause
         await asyncio.sleep(pause)

@@ -191,13 +191,13 @@ async def test_workload_is_admitted_while_more_reservations_than_slots_fail(
     for name in names:
         cluster.workloads.upsert(workload(name, "broken"))
     async with running(cluster):
-
-        async def all_reported() -> bool:
-            assert {name for name, _, note in cluster.events if is_about_quota(note)} == names
-            assert {event for _, event, _ in cluster.events} == {"Warning PendingEvaluation"}
-            return True
-
-        await eventually(all_reported, interval=0.01, what="every Workload has an event")
+        # Without assert: its description of the difference would take longer than the manager's work.
+        await eventually(
+            lambda: {name for name, _, note in cluster.events if is_about_quota(note)} == names,
+            interval=0.01,
+            what="every Workload has an event",
+        )
+        assert {event for _, event, _ in cluster.events} == {"Warning PendingEvaluation"}
         # A workload of the other queue is admitted meanwhile.
         cluster.workloads.upsert(workload("other", "healthy"))
         await eventually(
