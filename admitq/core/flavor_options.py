@@ -237,6 +237,8 @@ class FlavorOptions:
     ignores_undeclared: bool = False
     preempts_while_borrowing: bool = False
     """Whether preemption may help wherever quota is missing, also for a request that must borrow."""
+    places_pods: bool = False
+    """Whether pods are assigned to the domains of topologies."""
     topologies: Mapping[str, TopologyLevels] = field(default_factory=dict[str, TopologyLevels])
     """The levels of the topologies of flavors, by flavor. Empty if no flavor has a topology."""
     implies_topology: bool = False
@@ -306,14 +308,13 @@ def build_flavor_options(
         preempts_while_borrowing=_may_preempt_while_borrowing(
             cluster_queue.preemption, fair=settings.fair_sharing is not None
         ),
+        places_pods=settings.placement is not None,
         topologies=levels,
         implies_topology=bool(levels) and len(levels) == len({flavor.name for flavor in specs}),
     )
 
 
 def _levels_of(flavors: Iterable[ResourceFlavor], topologies: Topologies) -> dict[str, TopologyLevels]:
-    if topologies.placement is None:
-        return {}
     return {
         flavor.name: topologies.levels.get(flavor.topology_name)
         for flavor in flavors
@@ -354,7 +355,7 @@ def find_topology_refusal(
 
     Source: semantics, Topology-aware scheduling, Flavor check messages.
     """
-    if not options.topologies:
+    if not options.places_pods:
         return None
     requests = [pod_set.topology_request or NOTHING for pod_set in pod_sets]
     are_requested = any(not request.is_empty for request in requests)

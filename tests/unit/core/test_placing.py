@@ -7,6 +7,7 @@ import pytest
 
 from admitq.core import events as happened
 from admitq.core.events import Event
+from admitq.core.flavor_options import FlavorOptions, find_topology_refusal
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import FlavorQuotas, PodSet, ResourceFlavor, ResourceGroup, ResourceQuota
 from admitq.core.refusals import (
@@ -224,7 +225,6 @@ def test_a_workload_that_was_admitted_before_keeps_its_place_after_a_restart() -
         ({"plain": None}, RACK, TopologyUnsupported("plain")),
         ({"default": "racks", "plain": None}, None, TopologyOnly("default")),
         ({"default": "racks"}, TopologyRequest(required="row"), RequestedLevelMissing("default")),
-        ({"default": "missing"}, RACK, TopologyMissing("default")),
     ],
 )
 def test_flavors_are_refused_by_their_topology(
@@ -237,9 +237,19 @@ def test_flavors_are_refused_by_their_topology(
     cluster.submit_pods("a", 1, request_)
     cluster.decide()
     found = cluster.refusal("a")
-    if found is not None:
-        assert isinstance(found, NoFlavorFits)
-        assert refusal in found.parts[0].refusals
+    if isinstance(refusal, TopologyOnly):
+        assert cluster.places() == {}, "the plain flavor is assigned"
+        assert cluster.workloads["a"].admission is not None
+        return
+    assert isinstance(found, NoFlavorFits)
+    assert refusal in found.parts[0].refusals
+
+
+def test_a_flavor_without_its_topology_is_refused() -> None:
+    """With MultiKueue, the ClusterQueue is active nevertheless."""
+    options = FlavorOptions(places_pods=True, topologies={"f": None})
+    pod_set = PodSet("main", 1, topology_request=RACK)
+    assert find_topology_refusal([pod_set], "f", options) == TopologyMissing("f")
 
 
 def test_pods_without_a_request_are_placed_if_all_flavors_have_a_topology() -> None:

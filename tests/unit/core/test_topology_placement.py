@@ -129,6 +129,11 @@ def test_worked_numbers(mode: str, level: int, count: int, found: object) -> Non
             ({("a", "a1"): 3, ("a", "a2"): 2}, None),
         ),
         (
+            {("a", "a1"): 1, ("a", "a2"): 4},
+            Question({"pods": 1}, 4, 0, ((0, 2),), None, "required"),
+            ({("a", "a2"): 4}, None),
+        ),
+        (
             {("a", "a1"): 9, ("a", "a2"): 3},
             Question({"pods": 1}, 2, 0, ((1, 1),), {"pods": 1}, "required"),
             ({("a", "a2"): 2}, ("a", "a2")),
@@ -176,6 +181,7 @@ def test_worked_numbers(mode: str, level: int, count: int, found: object) -> Non
     ],
     ids=[
         "one domain of a wider level",
+        "pods of a slice",
         "a leader in the smallest domain that suffices",
         "the leader needs a place beside the others",
         "the leader takes the place of one",
