@@ -45,25 +45,26 @@ def check(world: World) -> None:
 
 def _check_topologies(world: World) -> None:
     """Check that the usage of each topology is that of the workloads which hold places."""
-    anew = Topologies(world.settings.placement)
-    for name, levels in world.topologies.levels.items():
-        anew.set_topology(name, levels)
-    for node in world.topologies.nodes.values():
-        anew.set_node(node)
-    for key, pod in world.topologies.pods_of_others.items():
-        anew.set_pod_of_others(key, pod)
+    topologies, expected = world.topologies, Topologies(world.settings.placement)
+    for name, levels in topologies.levels.items():
+        expected.set_topology(name, levels)
+    for node in topologies.nodes.values():
+        expected.set_node(node)
+    for key, pod in topologies.pods_of_others.items():
+        expected.set_pod_of_others(key, pod)
     for flavor in world.catalog.flavors.values():
-        anew.set_flavor(flavor)
+        expected.set_flavor(flavor)
     for entry in world.workloads.values():
         if entry.held is not None:
-            anew.hold(entry.held.places)
-    expect("flavors with a topology", world.topologies.flavors, anew.flavors)
-    for name in anew.flavors:
-        counted, computed = world.topologies.get(name), anew.get(name)
-        assert counted is not None  # noqa: S101 narrows the type
-        assert computed is not None  # noqa: S101 narrows the type
-        expect("usage of the topology of {}", counted.tree.usage(), computed.tree.usage(), name)
-        expect("free capacity of the topology of {}", counted.tree.free(), computed.tree.free(), name)
+            expected.hold(entry.held.places)
+    expect("flavors with a topology", topologies.flavors, expected.flavors)
+    for name in expected.flavors:
+        found_topology, expected_topology = topologies.get(name), expected.get(name)
+        assert found_topology is not None  # noqa: S101 narrows the type
+        assert expected_topology is not None  # noqa: S101 narrows the type
+        found_tree, expected_tree = found_topology.tree, expected_topology.tree
+        expect("usage of the topology of {}", found_tree.usage(), expected_tree.usage(), name)
+        expect("free capacity of the topology of {}", found_tree.free(), expected_tree.free(), name)
 
 
 def _usage(world: World) -> dict[str, Usage]:

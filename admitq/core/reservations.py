@@ -158,8 +158,9 @@ class Reservations:
             self._count_in_tree(held, add=False, count_usage=moved)
         if reservation is not None:
             self._count_in_tree(reservation, add=True, count_usage=moved)
-        left, taken = ([] if each is None else each.places for each in (held, reservation))
-        self._on_room_changed(self._topologies.move(tuple(left), tuple(taken)))
+        left = () if held is None else held.places
+        taken = () if reservation is None else reservation.places
+        self._on_room_changed(self._topologies.move(left, taken))
         if held is not None and moved:
             queue = self._cluster_queues.get(held.cluster_queue)
             if queue is not None:

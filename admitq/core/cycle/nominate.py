@@ -68,7 +68,6 @@ class FlavorSearch:
         "_original",
         "_overlay",
         "_place_now",
-        "_placing",
         "_victims_by_question",
         "flavor_options",
         "places",
@@ -90,10 +89,7 @@ class FlavorSearch:
         """The victims of the last assignment for which ``suffices`` returned True."""
         self.places: tuple[Place, ...] = ()
         """The places of this assignment once these victims have left."""
-        self._placing = (
-            Placing(world.topologies, queue.flavor_options) if queue.flavor_options.topologies else None
-        )
-        self._place_now: Callable[[], Assignment | None] | None = None
+        self._place_now: Callable[[], tuple[Place, ...]] | None = None
         """Places the pods of the last assignment; None if these have no places."""
         self._original = world.original_of(queue.spec.name, workload)
         self._victims_by_question: dict[_SearchedUsage, tuple[Victim, ...]] = {}
@@ -156,10 +152,11 @@ class FlavorSearch:
         else:
             assignment = assign_replacement(self.world, self._original, assign_flavors)
             self._update_indexes()
-        if self._placing is None:
+        if assignment.mode is FitMode.NO_FIT or not self.flavor_options.topologies:
             return assignment
-        assignment = self._placing.place(demands, assignment)
-        self._place_now = partial(self._placing.place_now, demands, assignment) if assignment.places else None
+        placing = Placing(self.world.topologies, self.flavor_options, demands, assignment)
+        assignment = placing.place()
+        self._place_now = placing.place_now if assignment.places else None
         return assignment
 
     def suffices(self, assignment: Assignment) -> bool:
@@ -181,8 +178,7 @@ class FlavorSearch:
             self.victims, self.places = victims, ()
             if self._place_now is not None:
                 holders = [victim.entry for victim in victims]
-                placed = evaluate_without(self.world, holders, self._place_now)
-                self.places = () if placed is None else placed.places
+                self.places = evaluate_without(self.world, holders, self._place_now)
         return bool(victims)
 
     def _update_indexes(self) -> None:

@@ -7,6 +7,7 @@ quota were missing: all (flavor, resource) pairs of its placed podsets are conte
 no place even without other workloads in the topology, nothing helps.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.flavor_topology import PodsToPlace
 from admitq.core.topology.refusals import TopologyRefusal, TwoTopologies
 from admitq.core.topology.request import IMPLIED
-from admitq.core.topology.topologies import Topologies, places_of
+from admitq.core.topology.topologies import Place, Topologies, places_of
 
 
 class _Unit(NamedTuple):
@@ -39,86 +40,93 @@ class _Refused(NamedTuple):
 
 
 class Placing:
-    """Places the pods of one workload of a ClusterQueue.
+    """Places the pods of one workload of a ClusterQueue, in the flavors that a search has found.
 
     Args:
         topologies: the topologies of all flavors.
         options: the flavor options of the ClusterQueue.
+        demands: what each podset requests.
+        assignment: the flavors of all podsets.
     """
 
-    def __init__(self, topologies: Topologies, options: FlavorOptions) -> None:
+    def __init__(
+        self,
+        topologies: Topologies,
+        options: FlavorOptions,
+        demands: tuple[PodSetDemand, ...],
+        assignment: Assignment,
+    ) -> None:
         self._topologies = topologies
-        self._options = options
-        self._small_gaps_first = topologies.placement is not None and topologies.placement.small_gaps_first
+        self._demands = demands
+        self._assignment = assignment
+        self._units = _list_units(options, demands, assignment)
 
-    def place(self, demands: tuple[PodSetDemand, ...], assignment: Assignment) -> Assignment:
-        """Return an assignment with the places of its pods.
+    def place(self) -> Assignment:
+        """Return the assignment with the places of its pods.
 
         If there is no place now, the assignment has the mode of preemption, and the places that it would have
         without other workloads in the topology. If there are none either, it fits no flavor.
-
-        Args:
-            demands: what each podset requests.
-            assignment: the flavors of all podsets.
         """
-        if assignment.mode is FitMode.NO_FIT:
-            return assignment
-        units = self._list_units(demands, assignment)
-        if isinstance(units, _Refused):
-            return _refuse(assignment, units)
-        if not units:
+        assignment = self._assignment
+        if isinstance(self._units, _Refused):
+            return _refuse(assignment, self._units)
+        if not self._units:
             return assignment
         refused = None
         if assignment.mode is FitMode.FIT:
-            found = self._find(units, without_usage=False)
+            found = self._find(self._units)
             if isinstance(found, dict):
-                return _with_places(demands, assignment, found)
+                return _with_places(self._demands, assignment, found)
             refused = found
-        found = self._find(units, without_usage=True)
+        found = self._find(self._units, without_usage=True)
         if isinstance(found, _Refused):
             return _refuse(assignment, refused or found)
-        return _needing_preemption(_with_places(demands, assignment, found), refused)
+        return _needing_preemption(_with_places(self._demands, assignment, found), refused)
 
-    def place_now(self, demands: tuple[PodSetDemand, ...], assignment: Assignment) -> Assignment | None:
-        """Return an assignment with the places that its pods have now; None if there are none."""
-        units = self._list_units(demands, assignment)
-        found = units if isinstance(units, _Refused) else self._find(units, without_usage=False)
-        return None if isinstance(found, _Refused) else _with_places(demands, assignment, found)
-
-    def _list_units(
-        self, demands: tuple[PodSetDemand, ...], assignment: Assignment
-    ) -> tuple[_Unit, ...] | _Refused:
-        """Return the podsets to place, in order. Podsets of one group are placed together."""
-        groups: dict[str | int, list[tuple[PodSetDemand, PodSetAssignment]]] = {}
-        for index, (demand, part) in enumerate(zip(demands, assignment.pod_sets, strict=True)):
-            group = demand.pod_set.group
-            groups.setdefault(index if group is None else group, []).append((demand, part))
-        units: list[_Unit] = []
-        for members in groups.values():
-            flavors = {flavor for _, part in members for _, flavor in part.flavors}
-            placed_in = sorted(flavors & self._options.topologies.keys())
-            if len(placed_in) > 1:
-                return _Refused(tuple(part.name for _, part in members), TwoTopologies(tuple(placed_in)))
-            if placed_in:
-                units.append(_Unit(placed_in[0], tuple(_to_place(*member) for member in members)))
-        return tuple(units)
+    def place_now(self) -> tuple[Place, ...]:
+        """Return the places that the pods of the assignment have now; empty if there are none."""
+        found = self._units if isinstance(self._units, _Refused) else self._find(self._units)
+        if isinstance(found, _Refused):
+            return ()
+        return _with_places(self._demands, self._assignment, found).places
 
     def _find(
-        self, units: tuple[_Unit, ...], *, without_usage: bool
+        self, units: Sequence[_Unit], *, without_usage: bool = False
     ) -> dict[str, TopologyAssignment] | _Refused:
         """Return the places of podsets by name, or the podsets that have none."""
+        placement = self._topologies.placement
         found: dict[str, TopologyAssignment] = {}
         for flavor in dict.fromkeys(unit.flavor for unit in units):
             topology = self._topologies.get(flavor)
             assert topology is not None, "it would be refused"  # noqa: S101 narrows the type
+            assert placement is not None, "there are topologies"  # noqa: S101 narrows the type
             of_flavor = [unit.pods for unit in units if unit.flavor == flavor]
             placed = topology.place(
-                of_flavor, small_gaps_first=self._small_gaps_first, without_usage=without_usage
+                of_flavor, small_gaps_first=placement.small_gaps_first, without_usage=without_usage
             )
             if not isinstance(placed, dict):
                 return _Refused(tuple(pods.name for unit in of_flavor for pods in unit), placed)
             found.update(placed)
         return found
+
+
+def _list_units(
+    options: FlavorOptions, demands: tuple[PodSetDemand, ...], assignment: Assignment
+) -> list[_Unit] | _Refused:
+    """Return the podsets to place, in order. Podsets of one group are placed together."""
+    groups: dict[str | int, list[tuple[PodSetDemand, PodSetAssignment]]] = {}
+    for index, (demand, part) in enumerate(zip(demands, assignment.pod_sets, strict=True)):
+        group = demand.pod_set.group
+        groups.setdefault(index if group is None else group, []).append((demand, part))
+    units: list[_Unit] = []
+    for members in groups.values():
+        flavors = {flavor for _, part in members for _, flavor in part.flavors}
+        placed_in = sorted(flavors & options.topologies.keys())
+        if len(placed_in) > 1:
+            return _Refused(tuple(part.name for _, part in members), TwoTopologies(tuple(placed_in)))
+        if placed_in:
+            units.append(_Unit(placed_in[0], tuple(_to_place(*member) for member in members)))
+    return units
 
 
 def _to_place(demand: PodSetDemand, part: PodSetAssignment) -> PodsToPlace:

@@ -8,7 +8,7 @@ The free amounts of a leaf are what its nodes can allocate, without what pods of
 the usage of admitted workloads. The usage stays counted while a leaf has no nodes: a node may come back.
 
 A change of a node, of a pod or of a workload costs what it touches. ``changes_since`` names the changed
-leaves, so that whoever caches a value of each leaf computes only these again.
+leaves: a cache with a value of each leaf computes only these again.
 """
 
 from bisect import insort
@@ -29,7 +29,7 @@ LeafName = tuple[str, ...]
 """What identifies a leaf: its host name alone, or else its values of all levels."""
 
 _MOST_CHANGES: Final = 1 << 14
-"""The number of remembered changes. Who missed more of them computes all leaves again."""
+"""The number of remembered changes. A cache that missed more of them computes all leaves again."""
 
 
 @dataclass(frozen=True, slots=True)
