@@ -4,14 +4,13 @@
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from admitq.asking.answers import what_if_document
 from admitq.manifests.documents import InputError
 from admitq.visibility.background_questions import Asked, BackgroundQuestions
 from admitq.visibility.hypothetical_cluster import HypotheticalCluster
-from admitq.visibility.reviews import InvalidObjects, Lists, Review, create_review
+from admitq.visibility.reviews import InvalidObjects, Lists, Review, create_resources
 from admitq.visibility.routes import KINDS, Question, Subresource
 from admitq.visibility.workload_questions import HEAD, START, TEXT, list_of, object_of
 
@@ -23,19 +22,12 @@ def list_hypothetical_changes(
     questions: BackgroundQuestions, cluster: HypotheticalCluster
 ) -> tuple[Subresource, ...]:
     """Return the resources by which users ask about hypothetical changes."""
-    return tuple(
-        create_review(
-            Review(
-                resource, summary, ("objects", "deletions"), _SCHEMAS[resource], partial(_suppose, cluster)
-            ),
-            questions,
-            cluster,
-        )
-        for resource, summary in (
-            (WHAT_IF, "Return what hypothetical objects and deletions change."),
-            (LOCAL_WHAT_IF, "Return what hypothetical objects and deletions of a namespace change."),
-        )
-    )
+    summaries = {
+        WHAT_IF: "Return what hypothetical objects and deletions change.",
+        LOCAL_WHAT_IF: "Return what hypothetical objects and deletions of a namespace change.",
+    }
+    review = Review(summaries, ("objects", "deletions"), _SCHEMAS, _suppose)
+    return create_resources(review, questions, cluster)
 
 
 def _suppose(

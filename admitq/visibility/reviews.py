@@ -29,35 +29,40 @@ class InvalidObjects(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A resource that users create like a review.
+    """A question that users ask by creating a resource like a review.
 
     Attributes:
-        resource: one of `KINDS`. A namespaced one is about the objects of its namespace.
-        summary: what it returns, for the OpenAPI documents.
+        summaries: what each of its resources returns, for the OpenAPI documents. The resources are in
+            `KINDS`. A namespaced one is about the objects of its namespace.
         fields: the fields of its specification, which are lists. One of them must have items.
-        schemas: the JSON schema of its kind.
+        schemas: the JSON schemas of each resource.
         ask: returns the status of the answer to the lists of a request, in a child process.
     """
 
-    resource: str
-    summary: str
+    summaries: Mapping[str, str]
     fields: Sequence[str]
-    schemas: Mapping[str, Mapping[str, Any]]
-    ask: Callable[[Lists, Question, Asked], dict[str, Any] | InvalidObjects]
+    schemas: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    ask: Callable[[HypotheticalCluster, Lists, Question, Asked], dict[str, Any] | InvalidObjects]
 
 
-def create_review(
+def create_resources(
     review: Review, questions: BackgroundQuestions, cluster: HypotheticalCluster
+) -> tuple[Subresource, ...]:
+    """Return the resources of a review."""
+    return tuple(_create_resource(review, name, questions, cluster) for name in review.summaries)
+
+
+def _create_resource(
+    review: Review, resource: str, questions: BackgroundQuestions, cluster: HypotheticalCluster
 ) -> Subresource:
-    """Return a review as a resource of the API."""
-    kind = KINDS[review.resource]
+    kind = KINDS[resource]
 
     async def answer(question: Question) -> dict[str, Any]:
         body = _read_body(question, kind)
         lists = _read_lists(body, review.fields)
         if not cluster.is_loaded:
-            raise RequestRejected(503, f"{review.resource} is not loaded yet, try again")
-        status = await questions.ask(lambda asked: review.ask(lists, question, asked))
+            raise RequestRejected(503, f"{resource} is not loaded yet, try again")
+        status = await questions.ask(lambda asked: review.ask(cluster, lists, question, asked))
         if isinstance(status, InvalidObjects):
             shown = status.problems[:_MOST_PROBLEMS]
             more = len(status.problems) - len(shown)
@@ -72,14 +77,14 @@ def create_review(
         }
 
     return Subresource(
-        resource=review.resource,
+        resource=resource,
         name="",
         method="POST",
         kind=kind,
-        summary=review.summary,
+        summary=review.summaries[resource],
         answer=answer,
-        schemas=review.schemas,
-        names_others=review.resource in NAMESPACED,
+        schemas=review.schemas[resource],
+        names_others=resource in NAMESPACED,
     )
 
 

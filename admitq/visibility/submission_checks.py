@@ -5,7 +5,6 @@ rules, such as those of other webhooks.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from admitq.asking.answers import NodeName, find_visible_nodes
@@ -16,7 +15,7 @@ from admitq.manifests.documents import InputError
 from admitq.translate.viewers import Viewer
 from admitq.visibility.background_questions import Asked, BackgroundQuestions
 from admitq.visibility.hypothetical_cluster import HypotheticalCluster
-from admitq.visibility.reviews import InvalidObjects, Lists, Review, create_review
+from admitq.visibility.reviews import InvalidObjects, Lists, Review, create_resources
 from admitq.visibility.routes import KINDS, Question, Subresource
 from admitq.visibility.workload_questions import HEAD, TEXT, list_of, object_of
 from admitq_api.json_objects import text_at
@@ -34,17 +33,11 @@ def list_submission_checks(
     questions: BackgroundQuestions, cluster: HypotheticalCluster
 ) -> tuple[Subresource, ...]:
     """Return the resources by which users ask what becomes of objects."""
-    return tuple(
-        create_review(
-            Review(resource, summary, ("objects",), _SCHEMAS[resource], partial(_check, cluster)),
-            questions,
-            cluster,
-        )
-        for resource, summary in (
-            (CHECK, "Return what would become of objects."),
-            (LOCAL_CHECK, "Return what would become of objects of a namespace."),
-        )
-    )
+    summaries = {
+        CHECK: "Return what would become of objects.",
+        LOCAL_CHECK: "Return what would become of objects of a namespace.",
+    }
+    return create_resources(Review(summaries, ("objects",), _SCHEMAS, _check), questions, cluster)
 
 
 def _check(
