@@ -13,7 +13,6 @@ from admitq.asking.hypothesis_inputs import WORKLOAD, HypothesisOptions, Indexed
 from admitq.asking.serving_objects import (
     MOST_WORKLOADS,
     POD,
-    count_workloads,
     get_group_index,
     has_groups,
     is_pod_of,
@@ -23,6 +22,7 @@ from admitq.asking.serving_objects import (
 from admitq.core.events import Event, WorkloadChanged
 from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.integrations.base import CompositionOptions, Integration, RuleContext
+from admitq.integrations.families.serving import get_replicas
 from admitq.integrations.ownership import get_controller, get_queue_name, list_prebuilt_names
 from admitq.manifests.documents import Document, InputError, Problem, field_path
 from admitq.manifests.jobs import JobTranslation, TranslatedWorkload
@@ -117,11 +117,10 @@ def _as_object(deletion: Document) -> Document:
 
 
 class _Job(NamedTuple):
-    """A job in the manifests, with its place and the members of which it is composed."""
+    """A job in the manifests, with its place."""
 
     document: Document
     integration: Integration
-    members: tuple[JsonObject, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -413,7 +412,7 @@ class _Reader:
     def _prepare(self, members: Sequence[_Job]) -> list[JsonObject]:
         """Return jobs with their defaults. Check them as the webhook of their kind does."""
         prepared: list[JsonObject] = []
-        for document, integration in ((member.document, member.integration) for member in members):
+        for document, integration in members:
             job = with_value(
                 self._translation.apply_defaults(integration, document.value),
                 ("metadata", "creationTimestamp"),
@@ -427,16 +426,14 @@ class _Reader:
 
     def _change_serving(self, member: _Job, job: JsonObject) -> None:
         """Change the Workloads of an object that serves: those of its groups, or of its pods."""
-        document, integration = member.document, member.integration
-        if count_workloads(integration, job) > MOST_WORKLOADS:
-            raise document.error(
-                ("spec", "replicas"), f"needs more than {MOST_WORKLOADS} Workloads: ask about fewer replicas"
-            )
+        document, integration = member
         metadata = job["metadata"]
         source = ObjectId(integration.kind, metadata["namespace"], metadata["name"])
         if has_groups(integration):
             self._change_groups(member, job, source)
             return
+        replicas = get_replicas(job)
+        _require_few(replicas, document)
         present = [
             obj
             for obj in self.stored.of_kind(WORKLOAD)
@@ -445,7 +442,6 @@ class _Reader:
             and not _has_finished(obj)
         ]
         present.sort(key=_has_quota, reverse=True)
-        replicas = count_workloads(integration, job)
         for pod in list_pods(job, range(len(present), replicas)):
             pod_member = _Job(replace(document, value=pod), POD)
             composed = _compose(POD, self._prepare([pod_member]), self.names, self.now)
@@ -454,11 +450,13 @@ class _Reader:
             self._delete_workload(obj, document)
 
     def _change_groups(self, member: _Job, job: JsonObject, source: ObjectId) -> None:
-        document, integration = member.document, member.integration
+        document, integration = member
+        groups = list_groups(integration, job)
+        _require_few(len(groups), document)
         present = {
             get_group_index(obj, self.names): obj for obj in self._owned(source) if not _has_finished(obj)
         }
-        for index, view in list_groups(integration, job):
+        for index, view in groups:
             translated = self._translation.translate_job(integration, view, document.error)
             self._change_or_add(present.pop(index, None), translated, document, source)
         for obj in present.values():
@@ -552,6 +550,18 @@ def _compose(
     return (
         prepared[0] if composition is None else composition.compose(prepared, names, CompositionOptions(now))
     )
+
+
+def _require_few(workloads: int, document: Document) -> None:
+    """Check that an object has at most so many Workloads that they can be decided about in time.
+
+    Raises:
+        InputError: it has more.
+    """
+    if workloads > MOST_WORKLOADS:
+        raise document.error(
+            ("spec", "replicas"), f"needs more than {MOST_WORKLOADS} Workloads: ask about fewer replicas"
+        )
 
 
 def _deletion_order(kind: str) -> int:

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from admitq.integrations.base import Integration
 from admitq.integrations.families.pods import get_annotation, get_mapping
-from admitq.integrations.families.serving import get_replicas
 from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
@@ -33,11 +32,6 @@ class Group(NamedTuple):
 def has_groups(integration: Integration) -> bool:
     """Whether the pods of an object form groups. Otherwise each pod is queued alone."""
     return integration.serving is not None and integration.serving.list_groups is not None
-
-
-def count_workloads(integration: Integration, job: JsonObject) -> int:
-    """Return how many Workloads an object has."""
-    return 1 if integration.kind == "StatefulSet" else get_replicas(job)
 
 
 def list_groups(integration: Integration, job: JsonObject) -> list[Group]:
