@@ -13,29 +13,22 @@ T = TypeVar("T")
 
 _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.05, 1.4, 0.4
 
-_described_by: list[Any] = []
-"""The function with which pytest describes differences, once for each wait that has switched it off."""
-
 
 @contextmanager
 def _without_descriptions() -> Generator[None]:
     """Let a failed assert of a test not describe how its values differ.
 
-    For large values, the description takes far longer than the predicate. Tasks may wait at the same time:
-    the description is back after the last of them.
+    For large values, the description takes far longer than the predicate.
     """
     util: Any = sys.modules.get("_pytest.assertion.util")
-    if util is None:
+    if util is None or util._reprcompare is None:  # noqa: SLF001
         yield
         return
-    _described_by.append(util._reprcompare or (_described_by[0] if _described_by else None))  # noqa: SLF001
-    util._reprcompare = None  # noqa: SLF001
+    describe, util._reprcompare = util._reprcompare, None  # noqa: SLF001
     try:
         yield
     finally:
-        described_by = _described_by.pop()
-        if not _described_by:
-            util._reprcompare = described_by  # noqa: SLF001
+        util._reprcompare = describe  # noqa: SLF001
 
 
 async def eventually(
