@@ -127,8 +127,6 @@ async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reserva
     async with record_versions(stage) as record:
         async with failing_webhook(stage, selects):
             await asyncio.gather(*(stage.job(job, managedBy="example.com/played") for job in jobs))
-            # A loaded API server gets events late, so not every Workload may have one in time.
-            await eventually(event_names_webhook, interval=1, what="a Workload has an event on the webhook")
             await eventually(
                 all_counted if selects == "true" else all_conditions_name_webhook,
                 interval=1,
@@ -136,6 +134,11 @@ async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reserva
             )
             await other_stage.job(managedBy="example.com/played")
             await eventually(other_admitted, timeout=10, what="the other job is admitted")
+            # Events are the lowest class of writes: while the API server is loaded, they wait for minutes, and
+            # not every Workload may have its event in time.
+            await eventually(
+                event_names_webhook, timeout=180, interval=1, what="a Workload has an event on the webhook"
+            )
             changes = [change for job in jobs for change in record.condition_changes(job, ["QuotaReserved"])]
             assert not any(change[1] == "True" for change in changes)
         await eventually(all_admitted, timeout=90, interval=1, what="all jobs are admitted")
