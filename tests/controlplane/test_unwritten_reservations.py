@@ -134,8 +134,8 @@ async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reserva
             )
             await other_stage.job(managedBy="example.com/played")
             await eventually(other_admitted, timeout=10, what="the other job is admitted")
-            # Events are the lowest class of writes: while the API server is loaded, they wait for minutes, and
-            # not every Workload may have its event in time.
+            # Events are the lowest class of writes. While the API server is loaded, they wait for minutes,
+            # and not every Workload may have its event in time.
             await eventually(
                 event_names_webhook, timeout=180, interval=1, what="a Workload has an event on the webhook"
             )
