@@ -196,6 +196,7 @@ class ManagerPart:
                 reports_quarantined=runs_core or runs_cycles,
                 reports_transitions=runs_core,
                 merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
+                by_hostname_prefix=settings.gates[Gate.TAS_ASSIGNMENTS_ENCODING_BY_HOSTNAME_PREFIX],
             ),
         )
         metrics.wait_for_cycle_end = self.manager.wait_for_cycle_end

@@ -66,6 +66,7 @@ class AdmissionWriter:
         tracks_pods_ready: whether Workloads have the condition PodsReady.
         has_detailed_reasons: whether each cause of waiting has its own reason; otherwise the reason is
             Pending.
+        by_hostname_prefix: whether topology assignments may have a slice for each prefix of host names.
         errors: reports unexpected exceptions. An exception prevents one status or one event.
     """
 
@@ -77,6 +78,7 @@ class AdmissionWriter:
     retry_delay: Callable[[ObjectKey], Instant]
     tracks_pods_ready: bool = True
     has_detailed_reasons: bool = True
+    by_hostname_prefix: bool = True
     errors: UnexpectedErrors = LOG_ONLY
 
     _reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
@@ -122,6 +124,7 @@ class AdmissionWriter:
                         admit=instruction.admit,
                         now=self.clock(),
                         tracks_pods_ready=self.tracks_pods_ready,
+                        by_hostname_prefix=self.by_hostname_prefix,
                     ),
                     is_written_in=partial(_has_reservation, admission=instruction.admission),
                     withdrawal_patch_of=withdrawal.patch,

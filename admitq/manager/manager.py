@@ -95,6 +95,7 @@ class ManagerOptions:
         reports_transitions: whether this process counts the transitions of Workloads in its metrics, and
             records events on their jobs. Of several processes that act at the same time, only one does.
         merge_patches: whether the admission is written by merge patches instead of server-side apply.
+        by_hostname_prefix: whether topology assignments may have a slice for each prefix of host names.
     """
 
     tracks_pods_ready: bool = True
@@ -102,6 +103,7 @@ class ManagerOptions:
     reports_quarantined: bool = True
     reports_transitions: bool = True
     merge_patches: bool = False
+    by_hostname_prefix: bool = True
 
 
 class Manager:
@@ -183,6 +185,7 @@ class Manager:
             retry_delay=state.queries.retry_delay,
             tracks_pods_ready=options.tracks_pods_ready,
             has_detailed_reasons=options.has_detailed_reasons,
+            by_hostname_prefix=options.by_hostname_prefix,
             errors=metrics.errors,
         )
         preemptions = PreemptionWriter(

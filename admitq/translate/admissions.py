@@ -1,14 +1,16 @@
 """The admission in the status of a Workload, read and written."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from admitq.core.amounts import Amounts, amounts
 from admitq.core.model import Admission, PodSetAssignment
+from admitq.core.topology.assignment import TopologyAssignment
 from admitq.translate.amounts import format_quantities
 from admitq.translate.metadata import read_labels
+from admitq_api.json_objects import value_at
 from admitq_api.quantity import QuantityError, parse_amount
 from admitq_api.stored_fields import (
     MalformedField,
@@ -18,6 +20,7 @@ from admitq_api.stored_fields import (
     require_object,
     require_text,
 )
+from admitq_api.topology_assignments import decode, encode
 
 
 def read_admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProxyType({})) -> Admission:
@@ -28,7 +31,7 @@ def read_admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProx
         pods: how many pods each podset has; an assignment without a count is for all of them.
 
     Raises:
-        MalformedField: a usage is not a readable quantity.
+        MalformedField: a usage is not a readable quantity, or a topology assignment is malformed.
     """
     path = "status.admission.podSetAssignments"
     return Admission(
@@ -53,7 +56,12 @@ def _read_assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]
         count=pods.get(name, 0) if count is None else require_int(count, f"{path}.count"),
         lacks_topology_assignment=item.get("delayedTopologyRequest") == "Pending"
         and not item.get("topologyAssignment"),
+        topology=_read_topology(item.get("topologyAssignment"), f"{path}.topologyAssignment"),
     )
+
+
+def _read_topology(raw: object, path: str) -> TopologyAssignment | None:
+    return None if not raw else TopologyAssignment(*decode(raw, path))
 
 
 def read_admission_leniently(raw: Mapping[str, Any]) -> Admission:
@@ -72,17 +80,50 @@ def read_admission_leniently(raw: Mapping[str, Any]) -> Admission:
     return Admission(require_text(raw["clusterQueue"], "status.admission.clusterQueue"), tuple(assignments))
 
 
-def format_admission(value: Admission) -> dict[str, Any]:
-    """Return the value of ``status.admission``."""
+def format_admission(
+    value: Admission, *, delayed: Collection[str] = (), by_hostname_prefix: bool = False
+) -> dict[str, Any]:
+    """Return the value of ``status.admission``.
+
+    Args:
+        value: the admission.
+        delayed: the podsets with a stored delayedTopologyRequest. It is Ready once they have a topology
+            assignment.
+        by_hostname_prefix: whether topology assignments may have a slice for each prefix of host names.
+    """
     return {
         "clusterQueue": value.cluster_queue,
-        "podSetAssignments": [_format_assignment(assignment) for assignment in value.pod_set_assignments],
+        "podSetAssignments": [
+            _format_assignment(assignment, by_hostname_prefix, is_delayed=assignment.name in delayed)
+            for assignment in value.pod_set_assignments
+        ],
     }
 
 
-def _format_assignment(value: PodSetAssignment) -> dict[str, Any]:
+def _format_assignment(
+    value: PodSetAssignment, by_hostname_prefix: bool, *, is_delayed: bool
+) -> dict[str, Any]:
     maps = {"flavors": dict(value.flavors), "resourceUsage": format_quantities(value.resource_usage)}
-    return {"name": value.name, **_drop_empty_maps(maps), "count": value.count}
+    result = {"name": value.name, **_drop_empty_maps(maps), "count": value.count}
+    if value.topology is not None:
+        result["topologyAssignment"] = encode(
+            value.topology.levels, value.topology.domains, by_hostname_prefix=by_hostname_prefix
+        )
+    if value.lacks_topology_assignment:
+        result["delayedTopologyRequest"] = "Pending"
+    elif is_delayed and value.topology is not None:
+        result["delayedTopologyRequest"] = "Ready"
+    return result
+
+
+def list_delayed_pod_sets(raw: object) -> frozenset[str]:
+    """Return the podsets with a delayedTopologyRequest in a stored ``status.admission`` of any form."""
+    assignments = value_at(raw, ("podSetAssignments",), [])
+    return frozenset(
+        str(item.get("name", "main"))
+        for item in (assignments if isinstance(assignments, list) else ())
+        if isinstance(item, Mapping) and item.get("delayedTopologyRequest")
+    )
 
 
 def format_pod_set_request(name: str, of: Amounts) -> dict[str, Any]:

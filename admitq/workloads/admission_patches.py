@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, Instant
-from admitq.translate.admissions import format_admission, format_pod_set_request
+from admitq.translate.admissions import format_admission, format_pod_set_request, list_delayed_pod_sets
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject
@@ -59,12 +59,26 @@ def _add_pods_ready(
 
 
 def reservation_patch(
-    obj: JsonObject, admission: Admission, *, admit: bool, now: Instant, tracks_pods_ready: bool = True
+    obj: JsonObject,
+    admission: Admission,
+    *,
+    admit: bool,
+    now: Instant,
+    tracks_pods_ready: bool = True,
+    by_hostname_prefix: bool = True,
 ) -> GuardedPatch:
     """Return the patch that reserves quota, and that also admits the workload if ``admit``.
 
     Conditions of an earlier eviction or of a closed gate become False. Their messages contain the former
     ones.
+
+    Args:
+        obj: the Workload.
+        admission: its admission.
+        admit: whether it is admitted too.
+        now: the time of the write.
+        tracks_pods_ready: whether Workloads have the condition PodsReady.
+        by_hostname_prefix: whether topology assignments may have a slice for each prefix of host names.
     """
     generation = _generation(obj)
     state = conditions.with_condition(
@@ -98,7 +112,11 @@ def reservation_patch(
         observed_generation=generation,
     )
     state = _add_pods_ready(obj, state, now, tracks_pods_ready=tracks_pods_ready)
-    status: dict[str, Any] = {"conditions": state, "admission": format_admission(admission)}
+    stored = (obj.get("status") or {}).get("admission")
+    formatted = format_admission(
+        admission, delayed=list_delayed_pod_sets(stored), by_hostname_prefix=by_hostname_prefix
+    )
+    status: dict[str, Any] = {"conditions": state, "admission": formatted}
     if admit and (obj.get("status") or {}).get("resourceRequests"):
         status["resourceRequests"] = None
     return _guarded(obj, status)

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from admitq_api.stored_fields import MalformedField
 from admitq_api.v1beta1.paths import Steps, iterate_copies
-from admitq_api.v1beta1.topology_encoding import MalformedAssignment, create_slices, list_domains
+from admitq_api.v1beta1.topology_encoding import create_slices, list_domains
 
 LostFields = Iterator[tuple[Steps, Any]]
 """The fields that the other version cannot express: their steps and their values."""
@@ -263,6 +264,6 @@ class TopologyEncoding:
         for _, holder in iterate_copies(obj, self.at):
             value = holder.get(self.field)
             if isinstance(value, dict) and form in value:
-                with suppress(MalformedAssignment):
+                with suppress(MalformedField):
                     holder[self.field] = rewrite(cast("dict[str, Any]", value))
         yield from ()

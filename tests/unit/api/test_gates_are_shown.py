@@ -163,6 +163,10 @@ SHOWN: Final = {
     Gate.SPARK_APPLICATION_INTEGRATION: _both(
         "unit/integrations/test_registry.py: test_kind_with_feature_gate_is_selected_only_with_the_gate"
     ),
+    Gate.TAS_ASSIGNMENTS_ENCODING_BY_HOSTNAME_PREFIX: _both(
+        "unit/workloads/test_admission_patches.py: "
+        "test_gate_decides_whether_host_prefixes_have_their_own_slices"
+    ),
     Gate.TAS_MULTI_LAYER_TOPOLOGY: Shown(
         "unit/webhooks/test_topology_requests.py: test_invalid_topology_request_is_rejected_with_annotation",
         "unit/webhooks/test_topology_requests.py: test_topology_annotations_are_ignored_without_feature_gate",

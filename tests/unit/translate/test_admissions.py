@@ -7,9 +7,16 @@ import pytest
 from admitq.core.amounts import UNLIMITED, FlavorResource
 from admitq.core.ledger import usage_of
 from admitq.core.model import Admission, PodSetAssignment
+from admitq.core.topology.assignment import TopologyAssignment
 from admitq.translate.admissions import format_admission, format_pod_set_request, read_admission
 from admitq.translate.workloads import read_workload
+from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import NAMES, condition, workload
+
+TOPOLOGY: dict[str, Any] = {
+    "levels": ["host"],
+    "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "n1"}], "podCounts": {"universal": 2}}],
+}
 
 
 def test_c16_resource_usage_beyond_int64_is_unlimited() -> None:
@@ -26,10 +33,7 @@ def test_c16_resource_usage_beyond_int64_is_unlimited() -> None:
         ({}, False),
         ({"delayedTopologyRequest": "Pending"}, True),
         ({"delayedTopologyRequest": "Ready"}, False),
-        (
-            {"delayedTopologyRequest": "Pending", "topologyAssignment": {"levels": ["host"], "slices": []}},
-            False,
-        ),
+        ({"delayedTopologyRequest": "Pending", "topologyAssignment": TOPOLOGY}, False),
     ],
     ids=str,
 )
@@ -62,3 +66,34 @@ def test_a6_admission_without_flavors_and_usage_is_written_without_empty_maps() 
     written = format_admission(Admission("cq", (PodSetAssignment("main", (), (), 2),)))
     assert written["podSetAssignments"] == [{"name": "main", "count": 2}]
     assert format_pod_set_request("main", ()) == {"name": "main"}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "written"),
+    [
+        (
+            {"topology": TopologyAssignment(("host",), ((("n1",), 2),))},
+            {"topologyAssignment": TOPOLOGY},
+        ),
+        ({"lacks_topology_assignment": True}, {"delayedTopologyRequest": "Pending"}),
+        ({}, {}),
+    ],
+    ids=["assigned", "delayed", "without topology"],
+)
+def test_topology_of_assignment_is_written_and_read_again(
+    assignment: dict[str, Any], written: dict[str, Any]
+) -> None:
+    admission = Admission("cq", (PodSetAssignment("main", (), (), 2, **assignment),))
+    formatted = format_admission(admission)
+    assert formatted["podSetAssignments"] == [{"name": "main", "count": 2, **written}]
+    assert read_admission(formatted) == admission
+
+
+def test_malformed_topology_assignment_is_reported_with_its_path() -> None:
+    bad = {**TOPOLOGY, "slices": [{**TOPOLOGY["slices"][0], "domainCount": 2}]}
+    item = {"name": "main", "count": 2, "topologyAssignment": {**bad, "levels": ["rack", "host"]}}
+    with pytest.raises(MalformedField) as raised:
+        read_admission({"clusterQueue": "cq", "podSetAssignments": [item]})
+    assert raised.value.field == (
+        "status.admission.podSetAssignments[0].topologyAssignment.slices[0].valuesPerLevel"
+    )

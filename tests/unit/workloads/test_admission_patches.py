@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from admitq.core.model import SECOND, Admission, PodSetAssignment
+from admitq.core.topology.assignment import TopologyAssignment
 from admitq.workloads.admission_patches import pending_patch, queued_since, reservation_patch
 from admitq_api import conditions
 
@@ -171,3 +174,26 @@ def test_queued_since_is_creation_or_last_requeue() -> None:
     assert NOW - queued_since(workload()) == 60 * SECOND
     assert NOW - queued_since(workload(condition("Requeued", "True"))) == 30 * SECOND
     assert NOW - queued_since(workload(condition("Requeued", "False"))) == 60 * SECOND
+
+
+@pytest.mark.parametrize(("by_hostname_prefix", "slices"), [(True, 2), (False, 1)])
+def test_gate_decides_whether_host_prefixes_have_their_own_slices(
+    by_hostname_prefix: bool, slices: int
+) -> None:
+    hosts = [f"{pool}-of-this-cluster-{number}" for pool in ("left", "right") for number in range(100, 200)]
+    topology = TopologyAssignment(("kubernetes.io/hostname",), tuple(((host,), 1) for host in hosts))
+    admission = Admission("research", (PodSetAssignment("main", (), (), 200, topology=topology),))
+    patch = reservation_patch(
+        workload(), admission, admit=True, now=NOW, by_hostname_prefix=by_hostname_prefix
+    )
+    [written] = patch["status"]["admission"]["podSetAssignments"]
+    assert len(written["topologyAssignment"]["slices"]) == slices
+
+
+def test_delayed_request_is_ready_when_its_topology_assignment_is_written() -> None:
+    stored = {"clusterQueue": "research", "podSetAssignments": [{"delayedTopologyRequest": "Pending"}]}
+    topology = TopologyAssignment(("rack",), ((("r1",), 1),))
+    admission = Admission("research", (PodSetAssignment("main", (), (), 1, topology=topology),))
+    patch = reservation_patch(workload(admission=stored), admission, admit=True, now=NOW)
+    [written] = patch["status"]["admission"]["podSetAssignments"]
+    assert written["delayedTopologyRequest"] == "Ready"

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from admitq_api.crds import KINDS
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
+from admitq_api.stored_fields import MalformedField
 from admitq_api.v1beta1.conversion import MAX_ANNOTATION_BYTES, ConversionError, convert
 from admitq_api.v1beta1.differences import PLURALS, list_converted_crds, list_differences
 from admitq_api.v1beta1.topology_encoding import (
     MAX_LISTED_DOMAINS,
-    MAX_SLICE_DOMAINS,
-    MalformedAssignment,
     create_slices,
     list_domains,
 )
@@ -304,13 +303,6 @@ def test_slices_in_any_form_list_same_domains_after_round_trip(assignment: dict[
     assert sum(part["domainCount"] for part in assignment["slices"]) == len(domains["domains"])
 
 
-def test_domains_beyond_slice_size_are_split() -> None:
-    domains = [{"values": [f"n{number}"], "count": 1} for number in range(MAX_SLICE_DOMAINS + 1)]
-    slices = create_slices({"levels": ["host"], "domains": domains})["slices"]
-    assert [part["domainCount"] for part in slices] == [MAX_SLICE_DOMAINS, 1]
-    assert slices[1]["valuesPerLevel"] == [{"universal": f"n{MAX_SLICE_DOMAINS}"}]
-
-
 def slice_assignment(**changed: Any) -> dict[str, Any]:
     return {
         "levels": ["rack"],
@@ -346,7 +338,7 @@ def slice_assignment(**changed: Any) -> dict[str, Any]:
     ],
 )
 def test_malformed_slices_are_kept_unchanged(given: dict[str, Any]) -> None:
-    with pytest.raises(MalformedAssignment):
+    with pytest.raises(MalformedField):
         list_domains(given)
     status = {"admission": {"podSetAssignments": [{"topologyAssignment": given}]}}
     stored = obj("Workload", NEWER, {"status": status})
