@@ -17,6 +17,7 @@ from admitq.translate.amounts import read_countable_amounts
 from admitq.translate.metadata import read_labels
 from admitq.translate.selectors import read_selector_requirement
 from admitq.translate.taints import read_tolerations
+from admitq.translate.topology_requests import read_topology_request
 from admitq_api.stored_fields import optional_int, require_int, require_list, require_object, require_text
 
 
@@ -144,15 +145,17 @@ def _read_pod_set(
     raw: Mapping[str, Any], spec: Mapping[str, Any], field: str, problems: list[ResourceProblem]
 ) -> PodSet:
     spec_field = f"{field}.template.spec"
-    topology = require_object(raw.get("topologyRequest"), f"{field}.topologyRequest")
+    topology_field = f"{field}.topologyRequest"
+    topology = require_object(raw.get("topologyRequest"), topology_field)
     group = topology.get("podSetGroupName")
     return PodSet(
         name=require_text(raw.get("name", "main"), f"{field}.name"),
         count=require_int(raw.get("count", 1), f"{field}.count"),
         template=_read_template(spec, spec_field, problems),
         min_count=optional_int(raw.get("minCount"), f"{field}.minCount"),
-        group=None if group is None else require_text(group, f"{field}.topologyRequest.podSetGroupName"),
+        group=None if group is None else require_text(group, f"{topology_field}.podSetGroupName"),
         node_selector=read_labels(spec.get("nodeSelector"), f"{spec_field}.nodeSelector"),
         required_node_affinity=_read_required_node_affinity(spec, spec_field),
         tolerations=read_tolerations(spec.get("tolerations"), f"{spec_field}.tolerations"),
+        topology_request=read_topology_request(topology, topology_field),
     )

@@ -26,7 +26,7 @@ from admitq.core.settings import CoreSettings, Placement
 from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.domains import HOST_NAME, Node
 from admitq.core.topology.refusals import NodeExclusion, NodeObstacle, NoRoomInTopology, TwoTopologies
-from admitq.core.topology.request import TopologyRequest
+from admitq.core.topology.request import SliceLayer, TopologyRequest
 from admitq.core.topology.topologies import PodOnNode
 from tests.unit.core.small_cluster import LOWER, SmallCluster, group, key, preempted, queue
 
@@ -98,6 +98,22 @@ def test_pods_are_placed_in_one_rack() -> None:
     cluster.submit_pods("a", 6)
     cluster.run("a")
     assert cluster.places() == {"a": {"r1-a": 4, "r1-b": 2}}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        RACK,
+        TopologyRequest(preferred="missing"),
+        TopologyRequest(unconstrained=True),
+        TopologyRequest(slices=(SliceLayer("rack", 4),)),
+    ],
+)
+def test_topology_requests_are_ignored_if_pods_are_not_placed(request_: TopologyRequest) -> None:
+    cluster = racks(settings=CoreSettings())
+    cluster.submit_pods("a", 99, request_)
+    cluster.run("a")
+    assert cluster.places() == {}
 
 
 def test_a_workload_waits_for_room_although_there_is_quota() -> None:
