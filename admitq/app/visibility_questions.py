@@ -29,6 +29,7 @@ from admitq.visibility.routes import Subresource
 from admitq.visibility.submission_checks import list_submission_checks
 from admitq.visibility.tree_forecasts import TreeForecasts
 from admitq.visibility.workload_questions import list_workload_questions
+from admitq.workloads.topology_annotations import configured_topology_rules
 from admitq_api.feature_gates import Gate
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -103,6 +104,7 @@ class VisibilityQuestions:
             load_custom_integrations(configuration),
             gates[Gate.PARTIAL_ADMISSION],
             configuration.manage_jobs_without_queue_name,
+            configured_topology_rules(gates),
         )
         self._trees = TreeForecasts(state, self._cluster.estimates)
         self.watchers = [

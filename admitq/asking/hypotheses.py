@@ -158,6 +158,7 @@ class _Reader:
             partial_admission=options.partial_admission,
             uid=_UID,
             created=conditions.format_time(self.now),
+            topology_rules=options.topology_rules,
         )
 
     def result(self) -> Hypotheses:

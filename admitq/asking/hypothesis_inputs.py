@@ -11,6 +11,7 @@ from admitq.manifests.documents import Document, InputError
 from admitq.manifests.objects import OBSERVED, ObjectId
 from admitq.translate.metadata import key_of
 from admitq.translate.read_options import ReadOptions
+from admitq.workloads.topology_annotations import DEFAULT_TOPOLOGY_RULES, TopologyRules
 from admitq_api.json_objects import JsonObject, text_at, with_value, without_value
 
 WORKLOAD: Final = "Workload"
@@ -31,6 +32,7 @@ class HypothesisOptions(NamedTuple):
         partial_admission: whether jobs with a minimum of pods may run with fewer pods.
         namespace: the namespace of objects that state none.
         is_local: whether only objects in this namespace may change.
+        topology_rules: the rules of topology annotations; None if podsets request no topology.
     """
 
     how: ReadOptions = ReadOptions()
@@ -38,6 +40,7 @@ class HypothesisOptions(NamedTuple):
     partial_admission: bool = True
     namespace: str = "default"
     is_local: bool = False
+    topology_rules: TopologyRules | None = DEFAULT_TOPOLOGY_RULES
 
     def find_scope_error(self, name: ObjectId, document: Document) -> InputError | None:
         """Return why an object may not change; None if it may.

@@ -16,6 +16,7 @@ from admitq.core.state import AdmissionState
 from admitq.integrations.custom import load_custom_integrations
 from admitq.manifests.documents import Document, InputError
 from admitq.translate.metadata import key_of
+from admitq.workloads.topology_annotations import configured_topology_rules
 from admitq_api.feature_gates import Gate
 
 MANIFESTS: Final = "manifest"
@@ -145,6 +146,7 @@ def hypothesis_options(settings: DecisionSettings, namespace: str) -> Hypothesis
         load_custom_integrations(settings.configuration),
         partial_admission=settings.gates[Gate.PARTIAL_ADMISSION],
         namespace=namespace,
+        topology_rules=configured_topology_rules(settings.gates),
     )
 
 

@@ -13,6 +13,11 @@ from admitq.metrics.custom_labels import MetadataKey, metadata_copied_to_workloa
 from admitq.translate.selectors import select_managed_namespaces
 from admitq.translate.settings import configured_pods_ready
 from admitq.workloads.template_injection import InjectedMarks
+from admitq.workloads.topology_annotations import (
+    DEFAULT_TOPOLOGY_RULES,
+    TopologyRules,
+    configured_topology_rules,
+)
 from admitq_api.conditions import Reason
 from admitq_api.configuration import Configuration, sections
 from admitq_api.feature_gates import FeatureGates, Gate
@@ -47,8 +52,8 @@ class WorkloadConventions:
     """The maximum length of a name."""
     partial_admission: bool = True
     """Podsets state a minimum count, if their job does."""
-    topology_requests: bool = True
-    """Podsets state how their pods are numbered."""
+    topology_rules: TopologyRules | None = DEFAULT_TOPOLOGY_RULES
+    """The rules of topology annotations; None if podsets request no topology."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +227,7 @@ def _conventions(configuration: Configuration, gates: FeatureGates) -> WorkloadC
         else (),
         longest_workload_name=MAX_LABEL_LENGTH if gates[Gate.SHORT_WORKLOAD_NAMES] else MAX_NAME_LENGTH,
         partial_admission=gates[Gate.PARTIAL_ADMISSION],
-        topology_requests=gates[Gate.TOPOLOGY_AWARE_SCHEDULING],
+        topology_rules=configured_topology_rules(gates),
     )
 
 

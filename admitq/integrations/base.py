@@ -450,6 +450,11 @@ class KindWebhook:
     list_deciding_workloads: Callable[[JsonObject, JsonObject, RuleContext], Sequence[str]] | None = None
     """Return the possible names of the Workload that decides whether an update (old, new) is valid: the first
     that exists decides. None means that no update depends on a Workload."""
+    list_checked_templates: Callable[[JsonObject, Names], Sequence[PodSetTemplate]] | None = None
+    """Return the pod templates with annotations that the webhook checks, by podset; None means those of the
+    podsets. A kind without podsets can have templates for the podsets of other objects."""
+    checks_templates_only_if_managed: bool = False
+    """Whether the webhook ignores these annotations in an object that admitq does not manage."""
     scale_field: FieldPath | None = None
     """The field that the subresource ``scale`` changes; None if no rule depends on it."""
 

@@ -17,12 +17,13 @@ from admitq.metrics.custom_labels import MetadataKey
 from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_workload
 from admitq.workloads.job_workloads import (
-    NoPodSets,
+    InvalidJob,
     PriorityClasses,
     PriorityClassMissing,
     WorkloadNotPossible,
     new_workload,
 )
+from admitq.workloads.topology_annotations import DEFAULT_TOPOLOGY_RULES, TopologyRules
 from admitq_api.json_objects import JsonObject, with_value
 from admitq_api.labels import Names
 from admitq_api.stored_fields import MalformedField
@@ -37,7 +38,7 @@ ErrorFactory = Callable[[FieldPath, str], Exception]
 @dataclass(frozen=True, slots=True)
 class _Conventions:
     partial_admission: bool
-    topology_requests: bool = False
+    topology_rules: TopologyRules | None
     longest_workload_name: int = MAX_NAME_LENGTH
     label_keys_to_copy: tuple[str, ...] = ()
     metric_values_to_copy: tuple[MetadataKey, ...] = ()
@@ -81,6 +82,7 @@ class JobTranslation:
         uid: the UID of jobs and Workloads, on which the names of Workloads depend.
         created: when Workloads were created, as in the API.
         longest_workload_name: the maximum length of the name of a Workload.
+        topology_rules: the rules of topology annotations; None if podsets request no topology.
     """
 
     names: Names
@@ -92,6 +94,7 @@ class JobTranslation:
     uid: str = "template"
     created: str = _CREATED
     longest_workload_name: int = MAX_NAME_LENGTH
+    topology_rules: TopologyRules | None = DEFAULT_TOPOLOGY_RULES
 
     def translate(self, obj: JsonObject, blame: ErrorFactory) -> TranslatedWorkload:
         """Return the Workload of a job, or the Workload itself.
@@ -122,12 +125,14 @@ class JobTranslation:
                 raise blame(("spec",), f"{reference} does not exist, or is not known: add its manifest")
             objects[reference] = referenced
         job = integration.templates.resolve(job, objects)
-        conventions = _Conventions(self.partial_admission, longest_workload_name=self.longest_workload_name)
+        conventions = _Conventions(
+            self.partial_admission, self.topology_rules, longest_workload_name=self.longest_workload_name
+        )
         try:
             raw = new_workload(_Source(integration, self.names, job, conventions, self.lookups))
         except PriorityClassMissing as error:
             raise blame(("metadata", "labels", self.names.priority_class), f"{error}") from None
-        except NoPodSets as error:
+        except InvalidJob as error:
             raise blame(("spec",), f"{error}") from None
         except WorkloadNotPossible as error:
             raise blame(("metadata",), f"{error}") from None

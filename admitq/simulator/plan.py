@@ -33,6 +33,11 @@ from admitq.simulator.schema import (
 from admitq.simulator.templates import Template, job_manifest, read_template
 from admitq.simulator.traces import REQUESTS, Row, Shape, read_trace
 from admitq.translate.read_options import ReadOptions, configured_read_options
+from admitq.workloads.topology_annotations import (
+    DEFAULT_TOPOLOGY_RULES,
+    TopologyRules,
+    configured_topology_rules,
+)
 from admitq_api.json_objects import JsonObject, with_value
 from admitq_api.labels import Names
 
@@ -129,14 +134,14 @@ def read(
     # This random seed is the only input that is not in the files. The report contains it, so that the run can
     # be repeated.
     drawn = chosen if chosen is not None else random.SystemRandom().randrange(2**31)
-    settings, how, custom = _configured(files)
+    settings, how, custom, topology_rules = _configured(files)
     manifests = Manifests(files.names, how, custom)
     for document in files.manifests:
         manifests.add(document)
     for document in files.changed:
         manifests.apply(document)
     start = manifests.observed()
-    reader = _Reader(files, manifests, settings, how, drawn)
+    reader = _Reader(files, manifests, settings, how, topology_rules, drawn)
     sources = reader.sources(() if present is None else present.workloads)
     return SimulationPlan(
         name=files.name,
@@ -155,7 +160,9 @@ def read(
     )
 
 
-def _configured(files: Files) -> tuple[CoreSettings, ReadOptions, tuple[Integration, ...]]:
+def _configured(
+    files: Files,
+) -> tuple[CoreSettings, ReadOptions, tuple[Integration, ...], TopologyRules | None]:
     """Return the settings of the configuration file; the defaults without one."""
     document, names = files.configuration, files.names
     if document is None:
@@ -163,7 +170,7 @@ def _configured(files: Files) -> tuple[CoreSettings, ReadOptions, tuple[Integrat
             multikueue_controller=names.multikueue_controller,
             provisioning_controller=names.provisioning_controller,
         )
-        return settings, ReadOptions(), ()
+        return settings, ReadOptions(), (), DEFAULT_TOPOLOGY_RULES
     # The models of the configuration file take long to import, and most scenarios have none.
     from admitq.integrations.custom import load_custom_integrations  # noqa: PLC0415
     from admitq.translate.settings import configured_core_settings  # noqa: PLC0415
@@ -181,6 +188,7 @@ def _configured(files: Files) -> tuple[CoreSettings, ReadOptions, tuple[Integrat
         configured_core_settings(configuration, gates),
         configured_read_options(configuration, gates),
         custom,
+        configured_topology_rules(gates),
     )
 
 
@@ -201,6 +209,7 @@ class _Reader:
     manifests: Manifests
     settings: CoreSettings
     how: ReadOptions
+    topology_rules: TopologyRules | None
     seed: int
     _translation: JobTranslation = field(init=False)
     _queues: list[ObjectKey] = field(init=False)
@@ -213,6 +222,7 @@ class _Reader:
             self.manifests.referenced,
             self.how,
             partial_admission=self.settings.gates.partial_admission,
+            topology_rules=self.topology_rules,
         )
         self._queues = [
             ObjectKey(name.namespace, name.name) for name, _ in self.manifests.of_kind("LocalQueue")

@@ -9,6 +9,7 @@ from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.integrations.base import Integration
 from admitq.translate.read_options import ReadOptions
+from admitq.workloads.topology_annotations import DEFAULT_TOPOLOGY_RULES, TopologyRules
 from admitq_api.labels import Names
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class HypotheticalCluster:
         custom: the job kinds of the configuration.
         partial_admission: whether jobs with a minimum of pods may run with fewer pods.
         manages_jobs_without_queue: whether jobs that name no queue stay suspended.
+        topology_rules: the rules of topology annotations; None if podsets request no topology.
     """
 
     names: Names
@@ -38,6 +40,7 @@ class HypotheticalCluster:
     custom: tuple[Integration, ...] = ()
     partial_admission: bool = True
     manages_jobs_without_queue: bool = False
+    topology_rules: TopologyRules | None = DEFAULT_TOPOLOGY_RULES
     is_loaded: bool = field(default=False, init=False)
     """Whether questions can be answered."""
 
@@ -63,7 +66,12 @@ class HypotheticalCluster:
         from admitq.asking.hypothesis_inputs import HypothesisOptions  # noqa: PLC0415 loads slowly
 
         return HypothesisOptions(
-            self.how, self.custom, self.partial_admission, namespace or "default", is_local=bool(namespace)
+            self.how,
+            self.custom,
+            self.partial_admission,
+            namespace or "default",
+            is_local=bool(namespace),
+            topology_rules=self.topology_rules,
         )
 
     def estimates(self, state: AdmissionState, now: Instant) -> EstimateOf:

@@ -7,14 +7,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from admitq.integrations.admission_gates import list_gates
-from admitq.integrations.base import Composition, Integration, PodIndexLabels, get_group_name, list_members
+from admitq.integrations.base import Composition, Integration, PodSetTemplate, get_group_name, list_members
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_queue_name
 from admitq.integrations.workload_names import create_workload_name
 from admitq.metrics.custom_labels import MetadataKey
 from admitq.workloads.pod_charges import find_role_mismatch
 from admitq.workloads.template_injection import has_same_charges, sanitise_template
-from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
+from admitq.workloads.topology_annotations import (
+    TopologyRules,
+    create_topology_request,
+    find_group_errors,
+    find_template_errors,
+    is_elastic,
+    list_template_annotations,
+)
+from admitq_api.field_errors import join_errors
+from admitq_api.json_objects import JsonObject, create_merge_patch, object_at, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import check_label_value
 
@@ -61,8 +70,8 @@ class WorkloadOptions(Protocol):
         ...
 
     @property
-    def topology_requests(self) -> bool:
-        """Whether podsets contain the labels by which their pods are numbered."""
+    def topology_rules(self) -> TopologyRules | None:
+        """The rules of topology annotations; None if podsets request no topology."""
         ...
 
     @property
@@ -130,7 +139,15 @@ class RoleMismatch(WorkloadNotPossible):
     reason = "RoleMismatch"
 
 
-class NoPodSets(WorkloadNotPossible):
+class InvalidJob(WorkloadNotPossible):
+    """The job cannot have a Workload until its author changes it."""
+
+
+class InvalidTopologyRequest(InvalidJob):
+    """Annotations of the job's pod templates request no valid topology."""
+
+
+class NoPodSets(InvalidJob):
     """The job describes no podsets, and a Workload needs at least one."""
 
     def __init__(self, field: str) -> None:
@@ -202,19 +219,47 @@ def workload_pod_sets(case: JobSource) -> list[dict[str, Any]]:
         described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
         if pod_set.min_count is not None and case.conventions.partial_admission:
             described["minCount"] = pod_set.min_count
-        if pod_set.index_labels is not None and case.conventions.topology_requests:
-            described["topologyRequest"] = _topology_request(pod_set.index_labels)
+        if topology := _topology_request(case, pod_set):
+            described["topologyRequest"] = topology
         listed.append(described)
     return listed
 
 
-def _topology_request(indexes: PodIndexLabels) -> dict[str, Any]:
-    request = {
-        "podIndexLabel": indexes.pod_label,
-        "subGroupIndexLabel": indexes.group_label,
-        "subGroupCount": indexes.group_count,
-    }
+def _topology_request(case: JobSource, pod_set: PodSetTemplate) -> dict[str, Any]:
+    """Return where the pods must be placed together, and the labels that number them."""
+    rules = case.conventions.topology_rules
+    if rules is None:
+        return {}
+    annotations = object_at(pod_set.get_template(case.job or {}), ("metadata", "annotations"))
+    request = create_topology_request(annotations, case.names, rules)
+    indexes = pod_set.index_labels
+    if indexes is not None:
+        request |= {
+            "podIndexLabel": indexes.pod_label,
+            "subGroupIndexLabel": indexes.group_label,
+            "subGroupCount": indexes.group_count,
+        }
     return {field: value for field, value in request.items() if value is not None}
+
+
+def _check_topology_annotations(case: JobSource) -> None:
+    """Check the topology annotations of a job, which may have been stored without a webhook.
+
+    Raises:
+        InvalidTopologyRequest: they break a rule.
+    """
+    job, kind, names, rules = case.job or {}, case.integration, case.names, case.conventions.topology_rules
+    if rules is None:
+        return
+    elastic, is_started = is_elastic(job, kind, names, rules), not kind.is_suspended(job, names)
+    pod_sets = kind.list_pod_sets(job, names)
+    templates = list_template_annotations(job, pod_sets, is_started=is_started, elastic=elastic)
+    errors = [
+        *find_template_errors(templates, names, rules, elastic=elastic),
+        *find_group_errors(templates, names),
+    ]
+    if errors:
+        raise InvalidTopologyRequest(join_errors(errors))
 
 
 def has_same_pods(case: JobSource, current: JsonObject, listed: JsonObject, *, tolerations: bool) -> bool:
@@ -254,6 +299,7 @@ def _workload_spec(case: JobSource) -> dict[str, Any]:
     pod_sets = workload_pod_sets(case)
     if not pod_sets:
         raise NoPodSets(case.integration.templates.pod_sets_field)
+    _check_topology_annotations(case)
     priority = job_priority(case)
     spec = {
         "podSets": pod_sets,
@@ -270,7 +316,8 @@ def new_workload(case: JobSource) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: the class that decides the priority does not exist.
-        WorkloadNotPossible: the job is an incomplete or contradictory group, or has no podsets.
+        WorkloadNotPossible: the job is an incomplete or contradictory group, has no podsets, or requests no
+            valid topology.
     """
     job, names = case.job or {}, case.names
     metadata = job["metadata"]
@@ -373,7 +420,8 @@ def spec_patch(case: JobSource, workload: JsonObject) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: the class that decides the priority does not exist.
-        WorkloadNotPossible: the job is an incomplete or contradictory group, or has no podsets.
+        WorkloadNotPossible: the job is an incomplete or contradictory group, has no podsets, or requests no
+            valid topology.
     """
     present = value_at(workload, ("spec",), {})
     changed = create_merge_patch(

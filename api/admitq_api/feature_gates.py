@@ -207,8 +207,6 @@ VALIDATION_ONLY = frozenset(
     {
         Gate.CONCURRENT_ADMISSION,
         Gate.MULTIKUEUE,
-        Gate.TAS_MULTI_LAYER_TOPOLOGY,
-        Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE,
         Gate.TOPOLOGY_AWARE_SCHEDULING,
     }
 )

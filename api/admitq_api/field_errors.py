@@ -3,7 +3,7 @@
 An error has the path of the field, the problem with its value, and a remedy.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -172,3 +172,13 @@ class ErrorPath:
 
     def __str__(self) -> str:
         return self.text
+
+
+def check_text(
+    path: ErrorPath, value: object, check: Callable[[str], str | None], *, what: str = ""
+) -> Iterator[FieldError]:
+    """Check a text by a function that returns the error."""
+    if not isinstance(value, str):
+        yield FieldError.invalid(path, value, f"{what or 'it'} must be a string")
+    elif (wrong := check(value)) is not None:
+        yield FieldError.invalid(path, value, wrong)

@@ -31,7 +31,7 @@ from admitq.controllers.plan import (
 from admitq.core.model import ObjectKey
 from admitq.integrations.base import PatchStep
 from admitq.workloads.job_workloads import (
-    NoPodSets,
+    InvalidJob,
     PriorityClassMissing,
     WorkloadNotPossible,
     spec_patch,
@@ -102,7 +102,7 @@ def _replace_workloads(case: JobCase, others: list[JsonObject]) -> ActionPlan:
 def _update_workload(case: JobCase, workload: JsonObject) -> ActionPlan:
     try:
         patch = spec_patch(case, workload)
-    except NoPodSets as problem:
+    except InvalidJob as problem:
         return _quarantine_job(case, problem, *_delete_workload(case, workload))
     except (PriorityClassMissing, WorkloadNotPossible) as missing:
         return plan_of(case.event(missing.reason, str(missing), warning=True))
@@ -116,7 +116,7 @@ def _update_workload(case: JobCase, workload: JsonObject) -> ActionPlan:
 def _create_workload(case: JobCase) -> ActionPlan:
     try:
         workload = workload_slices.new_job_workload(case)
-    except NoPodSets as problem:
+    except InvalidJob as problem:
         return _quarantine_job(case, problem)
     except (PriorityClassMissing, WorkloadNotPossible) as missing:
         return plan_of(case.event(missing.reason, str(missing), warning=True))
@@ -149,7 +149,7 @@ def delete_outdated_workloads(case: JobCase, refused: ActionPlan) -> ActionPlan:
     return plan_of(*(action for workload in outdated for action in _delete_workload(case, workload)))
 
 
-def _quarantine_job(case: JobCase, problem: WorkloadNotPossible, *actions: Action) -> ActionPlan:
+def _quarantine_job(case: JobCase, problem: InvalidJob, *actions: Action) -> ActionPlan:
     """Report on the job why it cannot have a Workload until it changes."""
     reported = plan_of(case.event(problem.reason, str(problem), warning=True), *actions)
     return replace(reported, quarantine_reason=str(problem))

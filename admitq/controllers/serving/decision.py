@@ -287,15 +287,15 @@ def _has_pods(case: ServingCase, group: ServedGroup) -> bool:
 
 
 def _sync_groups(case: ServingCase, job: JsonObject, groups: Mapping[str, ServedGroup]) -> Iterator[Action]:
-    """Yield the actions for all groups, and at most one event about a missing priority class.
+    """Yield the actions for all groups, and at most one event about why a group gets no Workload.
 
-    Actions that precede the lookup of the class, such as the release of quota, are not lost.
+    Actions that precede this, such as the release of quota, are not lost.
     """
     missed: RecordEvent | None = None
     for name, group in groups.items():
         try:
             yield from _sync_group(case, job, group, name)
-        except PriorityClassMissing as missing:
+        except (PriorityClassMissing, WorkloadNotPossible) as missing:
             missed = RecordEvent(job, "Warning", missing.reason, str(missing))
     if missed:
         yield missed

@@ -14,6 +14,7 @@ from admitq.integrations.base import (
     CompositionOptions,
     JobOutcome,
     PodCountsByPodSet,
+    PodIndexLabels,
     PodSetTemplate,
     get_group_name,
     list_members,
@@ -142,6 +143,7 @@ def list_pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
             _get_size(job) if job.get("fast") is True else len(role_members),
             (),
             template=_without_own_gates(role_members[0], names),
+            index_labels=PodIndexLabels(names.pod_group_pod_index),
         )
         for role, role_members in roles
     ]

@@ -13,6 +13,7 @@ from admitq.integrations.base import (
     JobLifecycle,
     KindOwnership,
     KindWebhook,
+    PodSetTemplate,
     RuleContext,
     Serving,
 )
@@ -89,6 +90,8 @@ DEPLOYMENT = Integration(
     webhook=KindWebhook(
         mutate=mutate,
         mutates_updates=True,
+        list_checked_templates=lambda _job, _names: (PodSetTemplate("main", 1, _TEMPLATE),),
+        checks_templates_only_if_managed=True,
         validate_update=lambda old, new, context: [*find_queue_removal(old, new, context)],
     ),
     serving=Serving(suspending_parent=HELD_BY),

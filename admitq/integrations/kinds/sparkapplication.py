@@ -176,6 +176,7 @@ SPARK_APPLICATION: Final = Integration(
     ),
     webhook=KindWebhook(
         validate_create=managed_job_rules.check_new_jobs(_find_errors),
+        checks_templates_only_if_managed=True,
         should_validate_update=managed_job_rules.should_validate_update,
         validate_update=managed_job_rules.check_updated_jobs(_find_errors),
     ),

@@ -15,6 +15,7 @@ from admitq.integrations.base import (
     JobLifecycle,
     KindOwnership,
     KindWebhook,
+    PodIndexLabels,
     PodLocation,
     PodSetTemplate,
     RuleContext,
@@ -51,7 +52,8 @@ _REVISION_LABEL: Final = "controller-revision-hash"
 
 def list_pod_sets(stateful_set: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """Return one podset of all replicas."""
-    return [PodSetTemplate("main", get_replicas(stateful_set), _TEMPLATE)]
+    indexes = PodIndexLabels(_INDEX_LABEL)
+    return [PodSetTemplate("main", get_replicas(stateful_set), _TEMPLATE, index_labels=indexes)]
 
 
 def _locate_pod(pod: JsonObject) -> PodLocation | None:
@@ -177,6 +179,7 @@ STATEFUL_SET = Integration(
     webhook=KindWebhook(
         mutate=mutate,
         mutates_updates=True,
+        checks_templates_only_if_managed=True,
         list_deciding_workloads=list_deciding_workloads,
         scale_field=("spec", "replicas"),
         validate_update=validate_update,

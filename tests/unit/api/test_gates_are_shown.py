@@ -168,8 +168,8 @@ SHOWN: Final = {
         "test_gate_decides_whether_host_prefixes_have_their_own_slices"
     ),
     Gate.TAS_MULTI_LAYER_TOPOLOGY: Shown(
-        "unit/webhooks/test_topology_requests.py: test_invalid_topology_request_is_rejected_with_annotation",
-        "unit/webhooks/test_topology_requests.py: test_topology_annotations_are_ignored_without_feature_gate",
+        "unit/workloads/test_topology_annotations.py: test_topology_request_has_fields_of_annotations",
+        "unit/workloads/test_topology_annotations.py: test_layers_of_slices_are_ignored_without_feature_gate",
     ),
     Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE: _both(_SWITCHED_OFF),
     Gate.TOPOLOGY_AWARE_SCHEDULING: Shown(

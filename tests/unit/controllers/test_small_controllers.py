@@ -12,6 +12,7 @@ from admitq.integrations.kinds.job import JOB
 from admitq.runtime.errors import ApiError
 from admitq.runtime.store import Key
 from admitq.workloads.template_injection import InjectedMarks
+from admitq.workloads.topology_annotations import TopologyRules
 from admitq_api.conditions import SECOND
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import FeatureGates, parse_gate
@@ -214,7 +215,10 @@ metrics:
         ("CleanupProvisioningRequestsOnEviction", {"clean_up_provisioning_requests": False}),
         ("DeferRayServiceFinalizationForRedisCleanup", {"defer_cleanup": False}),
         ("DisableWaitForPodsReady", {"pods_ready": None}),
-        ("ElasticJobsViaWorkloadSlices", {"elastic_jobs": False}),
+        (
+            "ElasticJobsViaWorkloadSlices",
+            {"elastic_jobs": False, "topology_rules": TopologyRules(has_elastic_jobs=False)},
+        ),
         ("FastQuotaReleaseInPodIntegration", {"fast_quota_release": True}),
         ("FinishOrphanedWorkloads", {"finish_orphaned": False}),
         ("MetricForWorkloadCreationLatency", {"creation_latency": False}),
@@ -224,9 +228,10 @@ metrics:
         ("RemoveFinalizersWithStrictPatch", {"strict_finalizers": False}),
         ("ShortWorkloadNames", {"longest_workload_name": 63}),
         ("SkipReassignmentForPodOwnedWorkloads", {"skip_reassignment": False}),
+        ("TASMultiLayerTopology", {"topology_rules": TopologyRules(has_layers=False)}),
         (
             "TopologyAwareScheduling",
-            {"marks": InjectedMarks(workload_annotation=False), "topology_requests": False},
+            {"marks": InjectedMarks(workload_annotation=False), "topology_rules": None},
         ),
         ("UnadmittedWorkloadsExplicitStatus", {"explicit_pending": True}),
         ("UnadmittedWorkloadsObservability", {"detailed_reasons": False}),

@@ -1,12 +1,10 @@
 """The podsets of Workloads of jobs."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from admitq.controllers.job.case import Lookups
-from admitq.controllers.settings import WorkloadConventions, settings_of
+from admitq.controllers.settings import settings_of
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
@@ -18,7 +16,8 @@ from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq.workloads.job_workloads import workload_pod_sets
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.labels import Names, names_for
+from admitq_api.labels import names_for
+from tests.unit.workloads.sources import Source, lookups
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 COMPLETION = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
@@ -48,26 +47,10 @@ INDEX_LABELS: list[Any] = [
 ]
 
 
-@dataclass(frozen=True)
-class Source:
-    integration: Integration
-    names: Names
-    job: Any
-    conventions: WorkloadConventions
-    lookups: Lookups
-
-
 def topology_requests(kind: Integration, obj: Any, *, gate: bool = True) -> dict[str, Any]:
     gates = FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: gate})
-    lookups = Lookups(
-        flavor=lambda _: None,
-        workload_priority_class=lambda _: None,
-        priority_class=lambda _: None,
-        priority_classes=lambda: (),
-        workload=lambda _: None,
-    )
     conventions = settings_of(Configuration(), gates, (kind,)).conventions
-    source = Source(kind, names_for(), obj, conventions, lookups)
+    source = Source(kind, names_for(), obj, conventions, lookups())
     return {pod_set["name"]: pod_set.get("topologyRequest") for pod_set in workload_pod_sets(source)}
 
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import ErrorPath, FieldError, select_new_errors
+from admitq_api.field_errors import ErrorPath, FieldError, check_text, select_new_errors
 from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at, text_at
 from admitq_api.selectors import validate_selector
 from admitq_api.semantic_equality import are_equivalent
 from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
-from admitq_webhooks.validate.syntax import check_text, is_being_deleted, texts_at
+from admitq_webhooks.validate.syntax import is_being_deleted, texts_at
 
 MAX_CONCURRENT_FLAVORS: Final = 16
 

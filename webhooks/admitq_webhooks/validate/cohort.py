@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.field_errors import ErrorPath, FieldError, check_text
 from admitq_api.json_objects import object_at, text_at
 from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
-from admitq_webhooks.validate.syntax import check_text
 
 
 def validate(cohort: Mapping[str, Any]) -> list[FieldError]:

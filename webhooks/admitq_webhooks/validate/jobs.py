@@ -7,19 +7,25 @@ from itertools import takewhile
 from typing import Any, Final
 
 from admitq.integrations.base import MAX_POD_SETS, Integration, PodSetTemplate
-from admitq.integrations.ownership import get_queue_name, list_prebuilt_names
+from admitq.integrations.ownership import get_queue_name, has_known_controller, list_prebuilt_names
 from admitq.workloads.request_increases import find_request_increases
+from admitq.workloads.topology_annotations import (
+    configured_topology_rules,
+    find_group_errors,
+    find_template_errors,
+    is_elastic,
+    list_template_annotations,
+)
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import ErrorPath, ErrorType, FieldError, select_new_errors
+from admitq_api.field_errors import ErrorPath, ErrorType, FieldError, check_text, select_new_errors
 from admitq_api.json_objects import JsonObject, object_at
 from admitq_api.labels import DEFAULT_QUEUE, Names
 from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import Policy
-from admitq_webhooks.validate import admission_gates, topology_requests
-from admitq_webhooks.validate.syntax import check_text, is_being_deleted
-from admitq_webhooks.validate.topology_requests import TemplateAnnotations
+from admitq_webhooks.validate import admission_gates
+from admitq_webhooks.validate.syntax import is_being_deleted
 
 _LABELS: Final = ErrorPath("metadata.labels")
 _ANNOTATIONS: Final = ErrorPath("metadata.annotations")
@@ -310,16 +316,35 @@ def _new_pod_sets_errors(
 
 
 def _topology(job: JsonObject, integration: Integration, policy: Policy) -> Iterator[FieldError]:
-    names = policy.names
-    if not policy.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+    """Check the topology annotations of a job.
+
+    A part of a job, such as a pod of a group, has the annotations of its podset, but not all pods of it. So
+    the rules for the number of pods and for podset groups do not apply to parts.
+    """
+    names, rules, webhook = policy.names, configured_topology_rules(policy.gates), integration.webhook
+    if rules is None:
         return
-    elastic = _annotation(job, names.elastic_job) == "true" and policy.gates.is_enabled(Gate.ELASTIC_JOBS)
-    templates: list[TemplateAnnotations] = []
-    for pod_set in integration.list_pod_sets(job, names):
-        path = ErrorPath().at(*pod_set.annotations_path)
-        annotations = object_at(pod_set.get_template(job), ("metadata", "annotations"))
-        templates.append(TemplateAnnotations(annotations, path, pod_set.count))
-    yield from topology_requests.validate(templates, names, policy.gates, elastic=elastic)
+    if webhook.checks_templates_only_if_managed and not policy.kind_rules(job).is_managed:
+        return
+    pod_sets = (webhook.list_checked_templates or integration.list_pod_sets)(job, names)
+    elastic, is_started = is_elastic(job, integration, names, rules), not integration.is_suspended(job, names)
+    templates = list_template_annotations(job, pod_sets, is_started=is_started, elastic=elastic)
+    is_part = _is_part_of_job(job, integration, policy)
+    if is_part:
+        templates = [template._replace(pods=None) for template in templates]
+    yield from find_template_errors(templates, names, rules, elastic=elastic)
+    if not is_part:
+        yield from find_group_errors(templates, names)
+
+
+def _is_part_of_job(job: JsonObject, integration: Integration, policy: Policy) -> bool:
+    """Whether the object is a pod of a group, or may have been created for a job of another kind."""
+    composition = integration.composition
+    if composition is not None and (
+        composition.get_group(job, policy.names) or not composition.is_member(job, policy.names)
+    ):
+        return True
+    return has_known_controller(job, policy.integrations, policy.external_frameworks)
 
 
 def _new_topology_errors(

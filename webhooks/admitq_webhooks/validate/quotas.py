@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.field_errors import ErrorPath, FieldError, check_text
 from admitq_api.json_objects import aligned_objects_at, object_at, text_at
 from admitq_api.quantity import QuantityError, parse_quantity
 from admitq_api.syntax import check_dns_subdomain, check_qualified_name
-from admitq_webhooks.validate.syntax import check_text, texts_at
+from admitq_webhooks.validate.syntax import texts_at
 
 MAX_FLAVORS: Final = 256
 MAX_RESOURCES: Final = 256

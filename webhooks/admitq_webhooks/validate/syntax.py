@@ -1,9 +1,9 @@
 """Checks of fields that many kinds share: labels, annotations, taints, tolerations and gates."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.field_errors import ErrorPath, FieldError, check_text
 from admitq_api.json_objects import as_list, object_at, text_at, value_at
 from admitq_api.syntax import check_label_value, check_qualified_name
 
@@ -21,16 +21,6 @@ def texts_at(container: object, path: Iterable[str | int]) -> list[str]:
 def is_being_deleted(stored: object) -> bool:
     """Whether a stored object is being deleted. The object in a request must not decide this."""
     return bool(object_at(stored, ("metadata",)).get("deletionTimestamp"))
-
-
-def check_text(
-    path: ErrorPath, value: object, check: Callable[[str], str | None], *, what: str = ""
-) -> Iterator[FieldError]:
-    """Check a text by a function that returns the error."""
-    if not isinstance(value, str):
-        yield FieldError.invalid(path, value, f"{what or 'it'} must be a string")
-    elif (wrong := check(value)) is not None:
-        yield FieldError.invalid(path, value, wrong)
 
 
 def find_duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:

@@ -237,3 +237,19 @@ def test_d24_pending_workload_of_a_job_that_lost_its_podsets_is_deleted() -> Non
     assert actions_of(plan) == ["delete Workload", "free Workload"]
     assert ("ErrWorkloadCompose", NO_PODS) in events_of(plan)
     assert plan.quarantine_reason == NO_PODS
+
+
+IN_LARGE_SLICES = {NAMES.podset_slice_required_topology: "rack", NAMES.podset_slice_size: "4"}
+TOO_LARGE = (
+    f"spec.template.metadata.annotations[{NAMES.podset_slice_size}]: "
+    'Invalid value: "4": must not be greater than pod set count 3'
+)
+
+
+def test_job_with_invalid_topology_annotation_is_reported_and_quarantined() -> None:
+    plan = plan_for(job({"template": {**TEMPLATE, "metadata": {"annotations": IN_LARGE_SLICES}}}))
+    assert (actions_of(plan), events_of(plan), plan.quarantine_reason) == (
+        [],
+        [("ErrWorkloadCompose", TOO_LARGE)],
+        TOO_LARGE,
+    )

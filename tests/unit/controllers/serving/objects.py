@@ -94,8 +94,13 @@ def owned(obj: dict[str, Any], job: dict[str, Any], index: str | None = None) ->
 
 def of_set(obj: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     result = {**obj, "metadata": {**obj["metadata"], "name": NAME}}
-    template = job["spec"]["template"]
-    result["spec"] = {**result["spec"], "podSets": [{"name": "main", "count": 3, "template": template}]}
+    pod_set = {
+        "name": "main",
+        "count": 3,
+        "template": job["spec"]["template"],
+        "topologyRequest": {"podIndexLabel": "apps.kubernetes.io/pod-index"},
+    }
+    result["spec"] = {**result["spec"], "podSets": [pod_set]}
     return owned(result, job)
 
 

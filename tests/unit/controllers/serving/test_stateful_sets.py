@@ -281,3 +281,13 @@ def test_deleted_workload_of_stateful_set_is_released_when_its_pods_have_ended(
     existing = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
     actions = plan_for(job, existing, pods=pods).actions
     assert [type(action) for action in actions] == ([RemoveFinalizer] if is_released else [])
+
+
+def test_stateful_set_with_invalid_topology_annotation_is_reported() -> None:
+    job = stateful_set()
+    annotations = job["spec"]["template"]["metadata"]["annotations"]
+    annotations |= {NAMES.podset_required_topology: "rack", NAMES.podset_preferred_topology: "rack"}
+    [event] = plan_for(job).actions
+    assert isinstance(event, RecordEvent)
+    assert event.reason == "ErrWorkloadCompose"
+    assert event.note.startswith("spec.template.metadata.annotations: Invalid value: ")
