@@ -8,8 +8,12 @@ from admitq.asking.hypotheses import Hypotheses, read_hypotheses
 from admitq.asking.hypothesis_inputs import HypothesisOptions, IndexedObjects, list_documents
 from admitq.core import events as happened
 from admitq.core.model import ObjectKey, StopPolicy
+from admitq.core.topology.request import TopologyRequest
 from admitq.manifests.documents import InputError, read_text
 from admitq.manifests.objects import ObjectId
+from admitq.workloads.topology_annotations import configured_topology_rules
+from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import ADMISSION, NAMES, OWNER, admitted, instant, timestamp, workload
 
 NOW = instant(60)
@@ -55,6 +59,11 @@ def pod(name: str, group: str = "", total: str = "2", cpu: Any = 1) -> dict[str,
     }
 
 
+def requesting(**annotations: str) -> dict[str, Any]:
+    """Return a job with annotations of its pod template."""
+    return with_value(job(), ("spec", "template", "metadata"), {"annotations": annotations})
+
+
 def class_of(value: int, name: str = "high") -> dict[str, Any]:
     return own("WorkloadPriorityClass", name, value=value)
 
@@ -89,7 +98,11 @@ OBJECTS = [
 
 
 def changes(
-    *objects: dict[str, Any], deleted: Any = (), is_local: bool = False, stored: Any = ()
+    *objects: dict[str, Any],
+    deleted: Any = (),
+    is_local: bool = False,
+    stored: Any = (),
+    options: HypothesisOptions | None = None,
 ) -> Hypotheses:
     return read_hypotheses(
         list_documents(objects, "spec.objects"),
@@ -97,7 +110,7 @@ def changes(
         names=NAMES,
         now=NOW,
         stored=IndexedObjects([*OBJECTS, *(("workloads", each) for each in stored)], [class_of(10)]),
-        options=HypothesisOptions(namespace="ns", is_local=is_local),
+        options=(options or HypothesisOptions())._replace(namespace="ns", is_local=is_local),
     )
 
 
@@ -162,6 +175,15 @@ def test_job_without_queue_gets_the_queue_named_default() -> None:
 
 def test_job_gets_the_priority_class_named_default() -> None:
     assert workload_of(changes(class_of(7, "default"), job())).priority == 7
+
+
+def test_job_requests_the_topology_of_its_annotations_unless_the_feature_gate_is_disabled() -> None:
+    requested = requesting(**{NAMES.podset_required_topology: "rack"})
+    for is_on, expected in ((True, TopologyRequest(required="rack")), (False, None)):
+        gates = FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: is_on})
+        options = HypothesisOptions(topology_rules=configured_topology_rules(gates))
+        [pod_set] = workload_of(changes(requested, options=options)).pod_sets
+        assert pod_set.topology_request == expected
 
 
 def test_job_in_a_namespace_that_does_not_exist_gets_it() -> None:
@@ -410,6 +432,10 @@ def test_namespace_is_deleted_with_its_workloads_and_queues() -> None:
         (
             [job("running", pods=3, labels={NAMES.queue_name: "other"})],
             "cannot change while the job has quota: write lq, or delete the job",
+        ),
+        (
+            [requesting(**{NAMES.podset_slice_size: "2"})],
+            "spec.template.metadata.annotations[admitq.dev/podset-slice-size]: Forbidden: may not be set",
         ),
         (
             [pod("a", "crew")],
