@@ -193,6 +193,7 @@ def settings_of(
             marks=InjectedMarks(
                 queue_labels=gates[Gate.ASSIGN_QUEUE_LABELS_FOR_PODS],
                 workload_annotation=gates[Gate.TOPOLOGY_AWARE_SCHEDULING],
+                topology=gates[Gate.TOPOLOGY_AWARE_SCHEDULING],
             ),
             creation_latency=gates[Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY],
             defer_cleanup=gates[Gate.DEFER_RAY_SERVICE_FINALIZATION],

@@ -1,14 +1,15 @@
 """Injection of an admission into pod templates, and its removal. Pure functions on raw templates.
 
 An admission injects the node selector and tolerations of the assigned flavors, labels and annotations that
-name the Workload and its queues, and the updates of admission checks. An injection never overwrites a value
+name the Workload and its queues, a scheduling gate if it has a topology assignment, and the updates of
+admission checks. An injection never overwrites a value
 of the job: two values for one key are a conflict, and a retry cannot resolve it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from admitq.workloads.pod_counts import assigned_pod_counts
 from admitq_api.json_objects import JsonObject, select_fields, value_at, with_value, without_value_pruned
@@ -77,10 +78,12 @@ class PodSetInfo:
 
 @dataclass(frozen=True, slots=True)
 class InjectedMarks:
-    """Which labels and annotations are injected; feature gates decide this at the start of the process."""
+    """What is injected besides flavors; feature gates decide this at the start of the process."""
 
     queue_labels: bool = True
     workload_annotation: bool = True
+    topology: bool = True
+    """The scheduling gate of pods with a topology assignment, and the annotation of an implied request."""
 
 
 def injected_labels(names: Names) -> frozenset[str]:
@@ -122,7 +125,48 @@ def _assignment_info(
     chain = value_at(workload, ("metadata", "annotations", names.workload_slice_name))
     if chain:
         annotations[names.workload_slice_name] = chain
-    return replace(info, annotations=annotations)
+    if not marks.topology or not assignment.get("topologyAssignment"):
+        return replace(info, annotations=annotations)
+    if not _requests_topology(workload, info.name, names):
+        annotations[names.podset_unconstrained_topology] = "true"
+    return replace(info, annotations=annotations, scheduling_gates=(names.topology_gate,))
+
+
+_TOPOLOGY_REQUESTS: Final = frozenset(
+    {
+        "required",
+        "preferred",
+        "unconstrained",
+        "podSetSliceRequiredTopology",
+        "podsetSliceRequiredTopologyConstraints",
+    }
+)
+"""Fields of ``topologyRequest`` that request a topology. Its other fields describe the pods."""
+
+
+def topology_request_annotations(names: Names) -> frozenset[str]:
+    """Return the annotations of pod templates that request a topology."""
+    return frozenset(
+        {
+            names.podset_required_topology,
+            names.podset_preferred_topology,
+            names.podset_unconstrained_topology,
+            names.podset_slice_required_topology,
+            names.podset_slice_required_topology_constraints,
+        }
+    )
+
+
+def _requests_topology(workload: JsonObject, name: str, names: Names) -> bool:
+    """Whether a podset requests a topology, in its template or in a Workload that its user created."""
+    for pod_set in value_at(workload, ("spec", "podSets"), []):
+        if pod_set.get("name", "main") == name:
+            request = value_at(pod_set, ("topologyRequest",), {})
+            annotations = value_at(pod_set, ("template", *_ANNOTATIONS), {})
+            return any(
+                request.get(field) for field in _TOPOLOGY_REQUESTS
+            ) or not annotations.keys().isdisjoint(topology_request_annotations(names))
+    return False
 
 
 def flavor_infos(workload: JsonObject, flavors: FlavorLookup) -> list[PodSetInfo]:
@@ -204,6 +248,17 @@ def inject_into_template(template: JsonObject, info: PodSetInfo) -> JsonObject:
         added = [{"name": gate} for gate in info.scheduling_gates if gate not in present]
         result = with_value(result, _SCHEDULING_GATES, [*own, *added])
     return result
+
+
+def without_scheduling_gate(template: JsonObject, gate: str) -> JsonObject:
+    """Return the template without one scheduling gate."""
+    gates = value_at(template, _SCHEDULING_GATES, [])
+    others = [item for item in gates if item.get("name") != gate]
+    if len(others) == len(gates):
+        return template
+    if not others:
+        return without_value_pruned(template, _SCHEDULING_GATES)
+    return with_value(template, _SCHEDULING_GATES, others)
 
 
 def restore_template(

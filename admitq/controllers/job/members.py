@@ -6,6 +6,7 @@ members. For a job of one object, most functions here do nothing (semantics, Pod
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from admitq.controllers.job.case import CONCERN, JobCase
@@ -75,12 +76,7 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
         info.name: info
         for info in pod_set_infos(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
     }
-    placed = {
-        assignment.get("name", "main")
-        for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), [])
-        if assignment.get("topologyAssignment") is not None
-        or assignment.get("delayedTopologyRequest") is not None
-    }
+    placed = _list_placed_pod_sets(workload) if case.settings.jobs.marks.topology else frozenset[str]()
     gates = (case.names.admission_gate, case.names.topology_gate)
     actions: list[Action] = []
     refused: list[Action] = []
@@ -97,9 +93,9 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
             )
             refused.append(RecordEvent(member, "Warning", RoleMismatch.reason, note))
             continue
-        released = composition.without_gates(
-            inject_into_template(member, info), pod_set in placed, case.names
-        )
+        # A pod has its gates from the start: the API server rejects new ones.
+        injected = inject_into_template(member, replace(info, scheduling_gates=()))
+        released = composition.without_gates(injected, pod_set in placed, case.names)
         patch = PatchStep(create_merge_patch(member, released))
         lifted = [gate for gate in gates if pods.has_gate(member, gate) and not pods.has_gate(released, gate)]
         actions += (
@@ -111,6 +107,15 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
             ),
         )
     return plan_of(*actions, *refused, started_workload=workload if actions else None)
+
+
+def _list_placed_pod_sets(workload: JsonObject) -> frozenset[str]:
+    """Return the podsets with a topology assignment, or with a delayed one."""
+    return frozenset(
+        assignment.get("name", "main")
+        for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), [])
+        if assignment.get("topologyAssignment") or assignment.get("delayedTopologyRequest")
+    )
 
 
 def _exceeded_resources(member: JsonObject, charged: PodCharge) -> str:

@@ -14,6 +14,7 @@ from admitq.workloads.template_injection import (
     inject_into_template,
     pod_set_infos,
     restore_template,
+    without_scheduling_gate,
 )
 from admitq.workloads.transitions import find_condition
 from admitq_api.conditions import ConditionType, Reason
@@ -51,7 +52,9 @@ def started_job(case: JobCase, workload: JsonObject) -> JsonObject:
         info = infos.get(pod_set.name)
         if info is None:
             continue
-        template = inject_into_template(pod_set.get_template(result), info)
+        # The gate is left over if no Workload was there to restore the templates at the last stop.
+        ungated = without_scheduling_gate(pod_set.get_template(result), case.names.topology_gate)
+        template = inject_into_template(ungated, info)
         result = case.integration.templates.with_template(result, pod_set, template, case.names)
         if info.count != pod_set.count and not workload_slices.is_elastic(case):
             counts[pod_set.name] = info.count

@@ -34,7 +34,11 @@ from admitq.workloads.job_workloads import (
     workload_pod_sets,
 )
 from admitq.workloads.pod_counts import covered_pod_counts, requested_pod_counts
-from admitq.workloads.template_injection import injected_annotations, injected_labels
+from admitq.workloads.template_injection import (
+    injected_annotations,
+    injected_labels,
+    without_scheduling_gate,
+)
 from admitq.workloads.transitions import (
     find_condition,
     is_admitted,
@@ -400,7 +404,7 @@ def new_job_workload(case: JobCase) -> dict[str, Any]:
 
 
 def _without_admission_marks(pod_set: JsonObject, names: Names) -> dict[str, Any]:
-    """Return the podset without labels and annotations that an admission injected into its template.
+    """Return the podset without labels, annotations and gates that an admission injected into its template.
 
     The templates of a running job have them. If a Workload kept them, a stop would restore them into the
     job, where they would contradict the next admission. Node selectors and tolerations of the flavor
@@ -413,9 +417,8 @@ def _without_admission_marks(pod_set: JsonObject, names: Names) -> dict[str, Any
             key: value for key, value in value_at(metadata, (field,), {}).items() if key not in marks
         }:
             annotations_kept[field] = entries
-    template = {
-        key: value for key, value in value_at(pod_set, ("template",), {}).items() if key != "metadata"
-    }
+    ungated = without_scheduling_gate(value_at(pod_set, ("template",), {}), names.topology_gate)
+    template = {key: value for key, value in ungated.items() if key != "metadata"}
     return {
         **pod_set,
         "template": {**({"metadata": annotations_kept} if annotations_kept else {}), **template},

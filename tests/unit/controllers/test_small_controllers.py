@@ -231,7 +231,7 @@ metrics:
         ("TASMultiLayerTopology", {"topology_rules": TopologyRules(has_layers=False)}),
         (
             "TopologyAwareScheduling",
-            {"marks": InjectedMarks(workload_annotation=False), "topology_rules": None},
+            {"marks": InjectedMarks(workload_annotation=False, topology=False), "topology_rules": None},
         ),
         ("UnadmittedWorkloadsExplicitStatus", {"explicit_pending": True}),
         ("UnadmittedWorkloadsObservability", {"detailed_reasons": False}),

@@ -86,8 +86,56 @@ def test_queue_name_that_is_no_label_value_is_not_injected() -> None:
 
 
 def test_disabled_marks_are_not_injected() -> None:
-    info = only_info(workload({}), InjectedMarks(queue_labels=False, workload_annotation=False))
+    info = only_info(workload({}), InjectedMarks(False, False, False))
     assert (info.labels, info.annotations) == ({NAMES.podset: "main"}, {})
+
+
+PLACED = {"topologyAssignment": {"levels": ["host"], "slices": [{"domainCount": 1}]}}
+
+
+@pytest.mark.parametrize(
+    ("assigned", "template", "request_", "marks", "has_gate", "is_implied"),
+    [
+        ({}, {}, {}, ALL_MARKS, False, False),
+        ({"delayedTopologyRequest": "Pending"}, {}, {}, ALL_MARKS, False, False),
+        (PLACED, {}, {}, ALL_MARKS, True, True),
+        (PLACED, {}, {"podIndexLabel": "index"}, ALL_MARKS, True, True),
+        (PLACED, {}, {"required": "rack"}, ALL_MARKS, True, False),
+        (
+            PLACED,
+            {},
+            {"podSetSliceRequiredTopology": "rack"},
+            ALL_MARKS,
+            True,
+            False,
+        ),
+        (
+            PLACED,
+            {NAMES.podset_preferred_topology: "rack"},
+            {},
+            ALL_MARKS,
+            True,
+            False,
+        ),
+        (PLACED, {}, {}, InjectedMarks(topology=False), False, False),
+    ],
+)
+def test_assigned_topology_injects_gate_and_annotation_of_implied_request(
+    assigned: dict[str, Any],
+    template: dict[str, str],
+    request_: dict[str, Any],
+    marks: InjectedMarks,
+    has_gate: bool,
+    is_implied: bool,
+) -> None:
+    obj = workload({})
+    obj["spec"]["podSets"] = [
+        {"name": "main", "template": {"metadata": {"annotations": template}}, "topologyRequest": request_}
+    ]
+    obj["status"]["admission"]["podSetAssignments"][0] |= assigned
+    info = only_info(obj, marks)
+    assert info.scheduling_gates == ((NAMES.topology_gate,) if has_gate else ())
+    assert (NAMES.podset_unconstrained_topology in info.annotations) == is_implied
 
 
 def test_updates_of_checks_are_added_to_their_podset() -> None:

@@ -213,7 +213,7 @@ async def test_started_pods_keep_topology_gate_when_topology_is_assigned() -> No
     world = PodWorld()
     world.put(PODS, *pods_of_group("held", "held"))
     placed = group_workload(admitted)
-    placed["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = {"levels": []}
+    placed["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = {"levels": ["host"]}
     world.put(KINDS.workloads, placed)
     await world.settle()
     assert gate_names(world.get(PODS, "a")) == [NAMES.topology_gate]

@@ -17,6 +17,7 @@ from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, running_jo
 def marked(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template with all fields that an admission injects."""
     annotations = {**template["metadata"].get("annotations", {}), NAMES.workload_slice_name: "former"}
+    template = with_value(template, ("spec", "schedulingGates"), [{"name": NAMES.topology_gate}])
     return with_value(template, ("metadata", "annotations"), {**annotations, "own": "kept"})
 
 

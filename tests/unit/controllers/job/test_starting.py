@@ -7,6 +7,7 @@ import pytest
 from admitq.controllers.job.workload_slices import may_children_run
 from admitq.controllers.plan import Patch
 from admitq.workloads.template_injection import InjectedMarks
+from admitq_api.json_objects import value_at, with_value
 from tests.unit.controllers.builders import (
     ADMISSION,
     ADMITTED,
@@ -28,6 +29,7 @@ from tests.unit.controllers.job.decisions import (
     events_of,
     plan_for,
 )
+from tests.unit.controllers.job.elastic_jobs import EVICTED
 
 
 def test_admitted_job_is_started_with_node_selector_and_tolerations_of_flavors() -> None:
@@ -54,7 +56,7 @@ def test_running_job_that_an_importer_admitted_is_not_stopped() -> None:
 
 
 def test_job_start_is_one_patch_with_changed_fields_only() -> None:
-    [patch, _] = plan_for(job(), admitted(), settings={"marks": InjectedMarks(False, False)}).actions
+    [patch, _] = plan_for(job(), admitted(), settings={"marks": InjectedMarks(False, False, False)}).actions
     assert isinstance(patch, Patch)
     assert [step.patch for step in patch.steps] == [
         {
@@ -70,6 +72,48 @@ def test_job_start_is_one_patch_with_changed_fields_only() -> None:
             }
         }
     ]
+
+
+def _placed() -> dict[str, Any]:
+    return with_value(admitted(), (*_ASSIGNMENT, "topologyAssignment"), {"levels": ["host"], "slices": [{}]})
+
+
+_ASSIGNMENT = ("status", "admission", "podSetAssignments", 0)
+_GATES = ("spec", "template", "spec", "schedulingGates")
+_OWN_GATE = {"name": "example.com/own"}
+
+
+@pytest.mark.parametrize(
+    ("obj", "before", "after"),
+    [
+        (_placed(), [], [NAMES.topology_gate]),
+        (_placed(), [_OWN_GATE], ["example.com/own", NAMES.topology_gate]),
+        (admitted(), [_OWN_GATE], ["example.com/own"]),
+        # The Workload was deleted while the job ran, so the templates could not be restored.
+        (_placed(), [{"name": NAMES.topology_gate}], [NAMES.topology_gate]),
+        (admitted(), [{"name": NAMES.topology_gate}], []),
+    ],
+)
+def test_started_job_has_topology_gate_only_with_topology_assignment(
+    obj: dict[str, Any], before: list[Any], after: list[str]
+) -> None:
+    waiting = with_value(job(), _GATES, before) if before else job()
+    started = apply_plan(waiting, plan_for(waiting, obj))
+    assert [gate["name"] for gate in value_at(started, _GATES) or ()] == after
+
+
+def test_stopped_job_loses_topology_gate_and_annotation_of_implied_request() -> None:
+    running = apply_plan(job(), plan_for(job(), _placed()))
+    evicted = {**_placed()}
+    evicted["status"] = {**evicted["status"], "conditions": [*evicted["status"]["conditions"], EVICTED]}
+    template = apply_plan(running, plan_for(running, evicted))["spec"]["template"]
+    assert "schedulingGates" not in template["spec"]
+    assert NAMES.podset_unconstrained_topology not in template["metadata"].get("annotations", {})
+
+
+def test_running_job_with_topology_still_matches_its_workload() -> None:
+    running = apply_plan(job(), plan_for(job(), _placed()))
+    assert actions_of(plan_for(running, _placed())) == []
 
 
 def test_partially_admitted_job_is_started_with_admitted_pod_count() -> None:
