@@ -28,6 +28,7 @@ BY_CHECK: Final = "check"
 BY_TOPOLOGY: Final = "topology"
 BY_CONFIG: Final = "config"
 BY_CHAIN: Final = "chain"
+BY_TOPOLOGY_ASSIGNMENT: Final = "topology-assignment"
 
 
 def resource_of(integration: Integration) -> Resource:
@@ -167,6 +168,19 @@ def slice_chain_index(names: Names) -> Index:
     return chain
 
 
+def topology_assignment_index(names: Names) -> Index:
+    """Return the index of Workloads with a topology assignment, by their slice chain or else their name."""
+
+    def assigned(workload: JsonObject) -> Iterator[str]:
+        assignments = value_at(workload, ("status", "admission", "podSetAssignments")) or ()
+        if any(assignment.get("topologyAssignment") for assignment in assignments):
+            metadata = workload["metadata"]
+            first = value_at(metadata, ("annotations", names.workload_slice_name))
+            yield namespaced_index_value(_namespace(workload), first or metadata["name"])
+
+    return assigned
+
+
 def _queue(workload: JsonObject) -> Iterator[str]:
     """Yield the LocalQueue of a Workload. No change of a queue concerns finished Workloads."""
     queue = value_at(workload, ("spec", "queueName"))
@@ -286,6 +300,7 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
             BY_PRIORITY_CLASS: workload_priority_class,
             BY_CHECK: _listed_checks,
             BY_CHAIN: slice_chain_index(names),
+            BY_TOPOLOGY_ASSIGNMENT: topology_assignment_index(names),
         },
         kinds.admission_checks: {BY_CONFIG: _parameters},
         POD_TEMPLATES: {BY_OWNER: controller_index_values},

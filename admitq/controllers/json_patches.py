@@ -4,6 +4,7 @@ If a test fails, the API server rejects the patch. All other fields may have cha
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from admitq.integrations.base import PatchStep
@@ -55,14 +56,29 @@ def _label_addition(obj: JsonObject, key: str, value: str) -> Operations:
     return ({"op": "add", "path": create_pointer(("metadata", "labels", key)), "value": value},)
 
 
-def gate_removal(pod: JsonObject, gate: str) -> Operations:
-    """Return the patch that removes one scheduling gate from the pod with this UID."""
+def gate_removal(
+    pod: JsonObject, gate: str, node_selector: Mapping[str, str] = MappingProxyType({})
+) -> Operations:
+    """Return the patch that removes one scheduling gate from the pod with this UID.
+
+    The patch also adds the labels of ``node_selector`` to that of the pod. Then it fails if the node selector
+    has changed.
+    """
     item = {"name": gate}
     path = f"/spec/schedulingGates/{pod['spec']['schedulingGates'].index(item)}"
     return (
         _test_uid(pod),
         {"op": "test", "path": path, "value": item},
+        *(_node_selector_addition(pod, node_selector) if node_selector else ()),
         {"op": "remove", "path": path},
+    )
+
+
+def _node_selector_addition(pod: JsonObject, added: Mapping[str, str]) -> Operations:
+    path, own = "/spec/nodeSelector", value_at(pod, ("spec", "nodeSelector"))
+    return (
+        {"op": "test", "path": path, "value": own},
+        {"op": "add", "path": path, "value": {**(own or {}), **added}},
     )
 
 

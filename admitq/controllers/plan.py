@@ -7,7 +7,7 @@ into the store. A write that fails ends the plan, so that no event reports a cha
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -77,12 +77,13 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class RemoveSchedulingGate:
-    """Remove one scheduling gate from a pod, and change nothing else."""
+    """Remove one scheduling gate from a pod, add labels to its node selector, and change nothing else."""
 
     resource: Resource
     obj: JsonObject
     gate: str
     concern: str
+    node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +421,7 @@ async def remove_finalizer(
 
 
 async def _remove_scheduling_gate(ctx: Context, action: RemoveSchedulingGate) -> None:
-    operations = gate_removal(action.obj, action.gate)
+    operations = gate_removal(action.obj, action.gate, action.node_selector)
     await _write_json_patch(ctx, action.resource, action.obj, operations, action.concern)
 
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from admitq.controllers.controller_names import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
 from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.pods.elastic_pods import ELASTIC_PODS
+from admitq.controllers.pods.topology_ungater import TOPOLOGY_UNGATER
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.watches import PROVISIONING
 from admitq.integrations.base import Integration
@@ -53,6 +54,9 @@ def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
 
 ELASTIC_POD_PERMISSIONS: Final = _may(PODS, *_WATCH, "patch", "delete")
 """Permissions for pods of elastic jobs: gates are removed, and excess pods are deleted."""
+
+UNGATER_PERMISSIONS: Final = _may(PODS, *_WATCH, "get", "patch")
+"""Permissions for pods with a topology assignment. Single reads: pods with a patch of unknown result."""
 
 _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
 """Resources of kinds that stand between jobs and their controllers."""
@@ -102,6 +106,7 @@ def permissions_by_controller(
     elastic = any(integration.scaling.can_be_elastic for integration in integrations)
     return {
         **({ELASTIC_PODS: (ELASTIC_POD_PERMISSIONS, *_watched(workloads))} if elastic else {}),
+        TOPOLOGY_UNGATER: (UNGATER_PERMISSIONS, *_watched(workloads)),
         WORKLOAD: (
             _may(workloads, *_WATCH, "patch", "delete"),
             _may(workloads, "patch", subresource="status"),
@@ -158,6 +163,7 @@ def permissions_of_gates(integrations: Iterable[Integration]) -> tuple[GatedPerm
     )
     return (
         GatedPermissions(Gate.ELASTIC_JOBS, (ELASTIC_POD_PERMISSIONS,), elastic),
+        GatedPermissions(Gate.TOPOLOGY_AWARE_SCHEDULING, (UNGATER_PERMISSIONS,)),
         GatedPermissions(
             Gate.FAILURE_RECOVERY_POLICY,
             (

@@ -18,6 +18,7 @@ from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.controllers.job.watches import job_controller
 from admitq.controllers.pods.elastic_pods import ElasticPodsController
 from admitq.controllers.pods.failure_recovery import FailureRecoveryController
+from admitq.controllers.pods.topology_ungater import TopologyUngater
 from admitq.controllers.priority_classes import priority_class_controller
 from admitq.controllers.provisioning.watches import provisioning_controller
 from admitq.controllers.queues.refused_jobs import RefusedJobs
@@ -84,6 +85,12 @@ def _elastic_pods_controller(ctx: Context) -> Iterator[WhenServed]:
         yield ElasticPodsController(ctx).when_served()
 
 
+def _topology_ungater(ctx: Context) -> Iterator[WhenServed]:
+    """Yield the controller of pods with a topology assignment, if a start injects their gate."""
+    if ctx.settings.jobs.marks.topology:
+        yield TopologyUngater(ctx).when_served()
+
+
 def _failure_recovery_controller(ctx: Context) -> Iterator[WhenServed]:
     """Yield the controller of failure recovery, if it is enabled."""
     if (delay := ctx.settings.force_delete_after) is not None:
@@ -116,6 +123,7 @@ def build_controllers(ctx: Context, core: CoreView) -> Controllers:
             # After the controller of pods, because these read its store.
             *(controller.when_served() for controller in serving),
             *_elastic_pods_controller(ctx),
+            *_topology_ungater(ctx),
         ),
         jobs={
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job

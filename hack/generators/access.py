@@ -11,6 +11,7 @@ from typing import Any
 
 from admitq.controllers.rbac import (
     ELASTIC_POD_PERMISSIONS,
+    UNGATER_PERMISSIONS,
     Permission,
     intermediate_owner_resources,
     merge_permissions,
@@ -113,7 +114,7 @@ MANAGER_CLUSTER = (
             names_for(DEFAULT_GROUP), BUILT_IN_KINDS
         ).items()
         for permission in permissions
-        if permission not in (*_OF_KINDS.get(controller, ()), ELASTIC_POD_PERMISSIONS)
+        if permission not in (*_OF_KINDS.get(controller, ()), ELASTIC_POD_PERMISSIONS, UNGATER_PERMISSIONS)
     ),
     Rule(("events.k8s.io",), ("events",), ("create", "patch")),
     *_REVIEWS,

@@ -48,7 +48,7 @@ def may_run(pod: JsonObject, names: Names) -> bool:
     if "deletionTimestamp" in pod["metadata"] and not spec.get("nodeName"):
         return False
     gates = {gate.get("name") for gate in spec.get("schedulingGates") or ()}
-    return gates.isdisjoint((names.admission_gate, names.elastic_gate))
+    return gates.isdisjoint((names.admission_gate, names.elastic_gate, names.topology_gate))
 
 
 def keys_of_pod(pod: JsonObject, names: Names) -> Iterator[Key]:

@@ -337,5 +337,6 @@ def test_workers_can_be_configured_by_kind() -> None:
         "elasticpods": 4,
         "pod": 7,
         "provisioningrequest": 4,
+        "topologyungater": 4,
         "workload": 5,
     }

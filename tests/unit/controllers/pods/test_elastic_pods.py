@@ -25,7 +25,6 @@ from admitq.controllers.settings import ControllerSettings
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key, ObjectChange, Store
 from admitq_api.json_objects import with_value, without_value
 from tests.unit.controllers.builders import (
@@ -289,4 +288,4 @@ def test_pods_are_watched_once_first_slice_exists(world: World) -> None:
 )
 def test_pods_are_not_watched_where_no_job_can_be_elastic(world: World, settings: ControllerSettings) -> None:
     table = registry.build_controllers(replace(world.ctx, settings=settings), world.core)
-    assert not any(part.resource.plural == PODS.plural for part in table.when_served)
+    assert not any(part.resource == STARTED_PODS for part in table.when_served)

@@ -37,6 +37,7 @@ from tests.unit.controllers.pods.remaining_pods import (
         (pod(spec={"schedulingGates": [{"name": "example.com/other"}]}), True),
         (pod(spec={"schedulingGates": [{"name": NAMES.elastic_gate}]}), False),
         (pod(spec={"schedulingGates": [{"name": NAMES.admission_gate}]}), False),
+        (pod(spec={"schedulingGates": [{"name": NAMES.topology_gate}]}), False),
     ],
 )
 def test_pod_may_run_until_it_has_ended_unless_it_cannot_start(pod_: dict[str, Any], expected: bool) -> None:

@@ -1,0 +1,316 @@
+"""The controller that ungates pods with a topology assignment: it gives each its domain and removes its gate.
+
+It reconciles the pods of one Workload, or of one chain of slices, at a time. Each pod gets its domain in one
+patch, which removes the gate and fails if the pod has changed. After a crash between the admission and the
+patches, the next manager decides again from the stored pods and Workloads (semantics, Ungater).
+
+A pod that was patched without a known result is read before the next decision about its Workload. Otherwise
+this decision could give the domain of the pod to another pod.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from admitq.controllers.context import Context
+from admitq.controllers.controller_specs import ControllerSpec, StartCondition, Watch, WhenServed
+from admitq.controllers.indexes import (
+    BY_CHAIN,
+    BY_TOPOLOGY_ASSIGNMENT,
+    namespaced_index_value,
+    topology_assignment_index,
+)
+from admitq.controllers.plan import RemoveSchedulingGate, execute_plan, plan_of, record_gate_wait
+from admitq.controllers.pods.excess_pods import find_last_slice
+from admitq.controllers.pods.pod_index import NOT_ENDED
+from admitq.controllers.pods.topology_slots import (
+    InvalidIndexOffset,
+    PlacedPod,
+    contradicts,
+    is_gated,
+    place_pods,
+    read_slots,
+)
+from admitq.integrations.families import pods
+from admitq.integrations.ownership import get_controller, is_group_workload
+from admitq.runtime.errors import ApiError, PermanentRejection
+from admitq.runtime.resources import PODS
+from admitq.runtime.store import Index, Key, ObjectChange
+from admitq.workloads.transitions import is_admitted, is_condition_true, is_finished_or_deleting
+from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, select_fields, value_at
+from admitq_api.labels import Names
+from admitq_api.stored_fields import MalformedField
+
+TOPOLOGY_UNGATER: Final = "topologyungater"
+"""Name of the controller."""
+
+PLACED_PODS: Final = replace(PODS, view="with a topology")
+"""Pods of started jobs that have not ended, as far as they may have a topology assignment."""
+
+CONCERN: Final = "topology-ungater"
+WORKERS: Final = 4
+BATCH_SECONDS: Final = 1.0
+"""The minimum time between two decisions about a Workload because of its pods."""
+
+_PARALLEL_CALLS: Final = 32
+_MAX_PODS: Final = 2000
+"""The maximum number of pods to patch in one reconcile, which must end before its deadline."""
+_DECODED_AT_A_TIME: Final = 500
+
+_KEPT_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "ownerReferences",
+)
+
+
+def find_placed_workload(workloads: Iterable[JsonObject], names: Names) -> JsonObject | None:
+    """Return the admitted Workload that determines the domains of pods: of a chain, the last slice.
+
+    The Workload of one flavor of another Workload has no pods of its own.
+    """
+    return find_last_slice((workload for workload in workloads if _lets_pods_run(workload, names)), names)
+
+
+def _lets_pods_run(workload: JsonObject, names: Names) -> bool:
+    return (
+        is_admitted(workload)
+        and not is_condition_true(workload, ConditionType.EVICTED)
+        and not is_finished_or_deleting(workload)
+        and not value_at(workload, ("metadata", "labels", names.concurrent_admission_parent))
+    )
+
+
+def filter_members(workload: JsonObject, named: Iterable[JsonObject], names: Names) -> list[JsonObject]:
+    """Return those pods that name the Workload and that belong to its job.
+
+    Users can create pods with any annotation. The pods of a group own its Workload. Other pods must have a
+    controller.
+    """
+    controller = get_controller(workload)
+    if is_group_workload(workload, names) or (controller or {}).get("kind") == PODS.kind:
+        references = value_at(workload, ("metadata", "ownerReferences"), [])
+        owners = {reference.get("uid") for reference in references}
+        return [pod for pod in named if pod["metadata"].get("uid") in owners]
+    return [pod for pod in named if get_controller(pod) is not None]
+
+
+class UngatingDecision(NamedTuple):
+    """The gated pods that get their domain now, and why others cannot get one; empty without a problem."""
+
+    placed: list[PlacedPod]
+    problem: str = ""
+
+
+def find_pods_to_ungate(
+    workload: JsonObject, members: Sequence[JsonObject], names: Names
+) -> UngatingDecision:
+    """Return which of the pods of a Workload are ungated, and into which domains."""
+    by_podset: dict[str, list[JsonObject]] = {}
+    for pod in members:
+        by_podset.setdefault(pods.get_label(pod, names.podset), []).append(pod)
+    waiting = {name for name, listed in by_podset.items() if any(is_gated(pod, names) for pod in listed)}
+    if not waiting:
+        return UngatingDecision([])
+    unhealthy = frozenset(
+        str(node.get("name")) for node in value_at(workload, ("status", "unhealthyNodes"), [])
+    )
+    placed: list[PlacedPod] = []
+    problem = ""
+    try:
+        for slots in read_slots(workload, names):
+            if slots.name in waiting:
+                placed += place_pods(slots, by_podset[slots.name], names, unhealthy)
+    except (InvalidIndexOffset, MalformedField) as error:
+        problem = str(error)
+    for excluded in filter(contradicts, placed):
+        problem = f"pod {excluded.pod['metadata']['name']}: its node selector excludes its topology domain"
+    return UngatingDecision([item for item in placed if not contradicts(item)], problem)
+
+
+# --- watching -------------------------------------------------------------------------------------
+
+
+def pod_chain_index(names: Names) -> Index:
+    """Return the index of pods by the slice chain of their Workload, or else by its name."""
+
+    def chain(pod: JsonObject) -> Iterator[str]:
+        for key in (names.workload_slice_name, names.workload):
+            if name := pods.get_annotation(pod, key):
+                yield namespaced_index_value(pods.get_text(pod, "metadata", "namespace"), name)
+                return
+
+    return chain
+
+
+def trim_placed_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
+    """Return the fields of a pod that this controller reads; only its identity without a topology.
+
+    A pod with a topology has the gate or, afterwards, a node selector.
+    """
+    metadata, selector = pods.get_mapping(pod, "metadata"), pods.get_mapping(pod, "spec", "nodeSelector")
+    if not selector and not is_gated(pod, names):
+        return {"metadata": select_fields(metadata, ("name", "namespace", "uid", "resourceVersion"))}
+    kept = (names.workload, names.workload_slice_name, names.pod_index_offset)
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {
+            **select_fields(metadata, _KEPT_METADATA),
+            "annotations": select_fields(pods.get_mapping(metadata, "annotations"), kept),
+        },
+        "spec": select_fields(pods.get_mapping(pod, "spec"), ("nodeSelector", "schedulingGates")),
+        "status": {"phase": pods.get_phase(pod)},
+    }
+
+
+class TopologyUngater:
+    """Reconciles the pods of one Workload or chain of slices at a time."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._pod_chains = pod_chain_index(ctx.names)
+        self._workload_chains = topology_assignment_index(ctx.names)
+        self._unconfirmed: dict[Key, set[str]] = {}
+        """Names of pods with a patch that has no known result."""
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Ungate the pods that have a domain; returns 0 if there are more than are patched at a time.
+
+        Raises:
+            ApiError: a read or a write failed. Other pods may have been patched.
+            PermanentRejection: the Workload or its pods are invalid.
+        """
+        ctx, chain = self._ctx, namespaced_index_value(*key)
+        workloads = ctx.stores.of(ctx.kinds.workloads).by_index(BY_TOPOLOGY_ASSIGNMENT, chain)
+        workload = find_placed_workload(workloads, ctx.names)
+        if workload is None:
+            self._unconfirmed.pop(key, None)
+            return None
+        await self._confirm(key)
+        members = filter_members(workload, await self._list_pods(chain), ctx.names)
+        decision = find_pods_to_ungate(workload, members, ctx.names)
+        for start in range(0, min(len(decision.placed), _MAX_PODS), _PARALLEL_CALLS):
+            batch = decision.placed[start : min(start + _PARALLEL_CALLS, _MAX_PODS)]
+            await _run_all(self._ungate(key, workload, placed) for placed in batch)
+        if len(decision.placed) > _MAX_PODS:
+            return 0.0
+        if decision.problem:
+            raise PermanentRejection(decision.problem)
+        return None
+
+    async def _list_pods(self, chain: str) -> list[JsonObject]:
+        """Return the stored pods of a chain. Other tasks run while many pods are decoded."""
+        store = self._ctx.stores.find(PLACED_PODS)
+        if store is None:
+            return []
+        listed: list[JsonObject] = []
+        for number, pod_key in enumerate(store.keys_by_index(BY_CHAIN, chain), 1):
+            if (pod := store.get(*pod_key)) is not None:
+                listed.append(pod)
+            if number % _DECODED_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        return listed
+
+    async def _ungate(self, key: Key, workload: JsonObject, placed: PlacedPod) -> None:
+        ctx, pod, gate = self._ctx, placed.pod, self._ctx.names.topology_gate
+        is_group = is_group_workload(workload, ctx.names)
+        unconfirmed = self._unconfirmed.setdefault(key, set())
+        unconfirmed.add(pod["metadata"]["name"])
+        await execute_plan(
+            ctx,
+            plan_of(
+                RemoveSchedulingGate(PLACED_PODS, pod, gate, CONCERN, placed.node_selector),
+                record_gate_wait(gate, pod, workload, ctx.clock(), is_group=is_group),
+            ),
+        )
+        unconfirmed.discard(pod["metadata"]["name"])
+
+    async def _confirm(self, key: Key) -> None:
+        """Read the pods whose last patch has no known result."""
+        unconfirmed = sorted(self._unconfirmed.get(key, ()))
+        for start in range(0, len(unconfirmed), _PARALLEL_CALLS):
+            batch = unconfirmed[start : start + _PARALLEL_CALLS]
+            await _run_all(self._read(key, name) for name in batch)
+        self._unconfirmed.pop(key, None)
+
+    async def _read(self, key: Key, name: str) -> None:
+        try:
+            pod = await self._ctx.client.get(PLACED_PODS, name, namespace=key.namespace)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+        else:
+            if not pods.has_ended(pod):
+                self._ctx.observe_write(PLACED_PODS, pod)
+        self._unconfirmed[key].discard(name)
+
+    def when_served(self) -> WhenServed:
+        """Return the record that describes this controller."""
+        names, workloads = self._ctx.names, self._ctx.kinds.workloads
+        spec = ControllerSpec(
+            name=TOPOLOGY_UNGATER,
+            reconcile=self.reconcile,
+            watches=(
+                Watch(PLACED_PODS, self._keys_of_pod, refreshes=lambda _: True),
+                Watch(workloads, self._keys_of_workload),
+            ),
+            workers=WORKERS,
+            refresh_interval=BATCH_SECONDS,
+        )
+        return WhenServed(
+            PLACED_PODS,
+            {BY_CHAIN: self._pod_chains},
+            spec,
+            known=self._known_keys,
+            label_selector=names.podset,
+            field_selector=NOT_ENDED,
+            transform=lambda pod: trim_placed_pod(pod, names),
+            # So clusters without topologies have no watch of all pods of jobs.
+            start_condition=StartCondition(workloads, self._has_assignments),
+        )
+
+    def _assigned_chains(self) -> tuple[str, ...]:
+        return self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_TOPOLOGY_ASSIGNMENT)
+
+    def _has_assignments(self) -> bool:
+        return bool(self._assigned_chains())
+
+    def _known_keys(self) -> Iterator[Key]:
+        return map(_key_of_chain, self._assigned_chains())
+
+    def _keys_of_workload(self, change: ObjectChange) -> Iterator[Key]:
+        return map(_key_of_chain, self._workload_chains(change.object))
+
+    def _keys_of_pod(self, change: ObjectChange) -> Iterator[Key]:
+        """Yield the key of a pod that waits for a domain, or that may leave its domain to another pod."""
+        pod = change.object
+        if is_gated(pod, self._ctx.names) or change.kind == "deleted" or pods.is_being_deleted(pod):
+            workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
+            for chain in self._pod_chains(pod):
+                if workloads.keys_by_index(BY_TOPOLOGY_ASSIGNMENT, chain):
+                    yield _key_of_chain(chain)
+
+
+def _key_of_chain(chain: str) -> Key:
+    namespace, _, name = chain.partition("/")
+    return Key(namespace, name)
+
+
+async def _run_all(calls: Iterable[Awaitable[None]]) -> None:
+    """Run calls in parallel, all to their end, and raise the first error.
+
+    Raises:
+        Exception: that of the first call that failed.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
