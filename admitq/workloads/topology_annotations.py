@@ -69,9 +69,9 @@ class TemplateAnnotations(NamedTuple):
 def create_topology_request(
     annotations: Mapping[str, Any], names: Names, rules: TopologyRules
 ) -> dict[str, Any]:
-    """Return the fields of a Workload's ``topologyRequest`` that valid annotations set; empty without any.
+    """Return the fields of a Workload's ``topologyRequest`` that annotations set; empty without any.
 
-    Invalid values are left out.
+    The annotations are valid (``find_template_errors``). Values that cannot be parsed are left out.
     """
     request: dict[str, Any] = {}
     for key, field in (
@@ -229,7 +229,8 @@ def _find_layer_errors(template: TemplateAnnotations, names: Names) -> Iterator[
     sizes = [as_int(layer.get("size")) for layer in layers]
     for place, size in enumerate(sizes):
         if size < 1:
-            yield FieldError.invalid(where, size, "size must be greater than or equal to 1")
+            stated = layers[place].get("size")
+            yield FieldError.invalid(where, stated, "size must be greater than or equal to 1")
         elif place > 0 and sizes[place - 1] % size != 0:
             yield FieldError.invalid(
                 where, size, f"size must divide that of its predecessor, {sizes[place - 1]}"

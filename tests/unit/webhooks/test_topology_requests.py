@@ -69,6 +69,11 @@ async def test_valid_topology_request_is_accepted(annotations: dict[str, str]) -
             f"{ANNOTATIONS}[{CONSTRAINTS}]",
             "greater than or equal to 1",
         ),
+        (
+            {CONSTRAINTS: '[{"topology":"a","size":"2"}]'},
+            f"{ANNOTATIONS}[{CONSTRAINTS}]",
+            'Invalid value: "2": size must be greater than or equal to 1',
+        ),
         ({CONSTRAINTS: '[{"topology":"a","size":8}]'}, f"{ANNOTATIONS}[{CONSTRAINTS}]", "pod set count 4"),
         (
             {CONSTRAINTS: '[{"topology":"a","size":4},{"topology":"b","size":3}]'},
