@@ -6,6 +6,7 @@ main process of the run stops it at the end. If that process is killed, the next
 """
 
 import asyncio
+import gc
 import json
 import os
 import secrets
@@ -114,6 +115,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out the stories with real operators, unless an option asks for them."""
     is_folder = collection_path == config.rootpath / _WITH_OPERATORS
     return True if is_folder and not config.getoption("--operators") else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect tests without garbage collections: nearly all objects that it creates stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
