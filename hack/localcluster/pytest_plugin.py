@@ -51,7 +51,6 @@ _CONFIGURED = "-with-"
 # Others would see each other's queues, or wait for each other, if they ran at the same time.
 _ONE_AT_A_TIME = {
     "tests/controlplane/test_policies.py",
-    "tests/controlplane/test_rejected_writes.py",
     "tests/controlplane/test_two_managers.py",
     "tests/kills/test_every_await.py",
 }
@@ -63,11 +62,10 @@ _IN_TURN = {
         "tests/controlplane/test_leadership.py",
         "tests/controlplane/test_parts.py",
     },
-    "visibility": {
+    "default": {
+        "tests/controlplane/test_rejected_writes.py",
         "tests/controlplane/test_visibility.py",
         "tests/controlplane/test_visibility_questions.py",
-    },
-    "without-manager": {
         "tests/faults/test_core_failures.py",
         "tests/faults/test_first_decisions.py",
     },
@@ -83,6 +81,7 @@ _NEEDS_CONTROL_PLANE = {
     "admitq_running",
     "installation_with",
     "installation_of_file",
+    "default_installation",
 }
 
 
@@ -118,7 +117,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without garbage collections: nearly all objects that it creates stay until the end."""
     gc.disable()
     try:
@@ -261,6 +260,22 @@ def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Inst
         return _installation(_cluster_with(name).name, (), api_group, config)
 
     return started
+
+
+@pytest.fixture(scope="module")
+def default_installation(
+    installation_with: Callable[[str, Mapping[str, Any]], Installation],
+) -> Installation:
+    """Admitq with its default configuration beside its own control plane, which test files use in turn.
+
+    It is for files that limit, count or list what admitq does in the whole cluster, or that stop its manager.
+    The manager runs at the start of each file. The files are in ``_IN_TURN``.
+    """
+    installation = installation_with("default", {})
+    manager = installation.process("manager")
+    if manager is None or not manager.alive():
+        installation.start(("manager",))
+    return installation
 
 
 @pytest.fixture(scope="module")

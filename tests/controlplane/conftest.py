@@ -168,13 +168,12 @@ async def stage_alone(
 
 
 @pytest.fixture(scope="module")
-def api(installation_with: Callable[..., Installation], api_group: str) -> VisibilityApi:
-    """An installation with manager and visibility API, which test files use in turn."""
-    installation = installation_with("visibility", {})
-    if installation.process("visibility") is None:
-        installation.install(api_group=api_group, values=VISIBILITY)
-        installation.start(("visibility",))
-    return VisibilityApi(installation, names_for(api_group))
+def api(default_installation: Installation, api_group: str) -> VisibilityApi:
+    """The default installation with manager and visibility API, which test files use in turn."""
+    if default_installation.process("visibility") is None:
+        default_installation.install(api_group=api_group, values=VISIBILITY)
+        default_installation.start(("visibility",))
+    return VisibilityApi(default_installation, names_for(api_group))
 
 
 @pytest.fixture

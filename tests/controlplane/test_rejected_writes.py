@@ -5,11 +5,9 @@ Many Workloads wait, each of which gets a reason, while others get quota.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final
-
-import pytest
+from typing import Final
 
 from admitq.runtime.resources import EVENTS, Resource
 from admitq.runtime.write_scheduler import BOUNDS
@@ -38,11 +36,6 @@ BURST: Final = 30
 FEWEST_NEWCOMERS: Final = 5
 """Workloads that follow them one by one; as many as there is time for."""
 QUOTA: Final = 1_000
-
-
-@pytest.fixture
-def installation(installation_of_file: Callable[[str, Mapping[str, Any]], Installation]) -> Installation:
-    return installation_of_file("few-seats", {})
 
 
 # --- seats ----------------------------------------------------------------------------------------
@@ -180,8 +173,9 @@ class WriteLimits:
 
 
 async def test_reservations_are_written_during_a_flood_of_reports_and_all_reasons_at_the_end(
-    installation: Installation, stages_beside: StagesBeside
+    default_installation: Installation, stages_beside: StagesBeside
 ) -> None:
+    installation = default_installation
     fresh_stage = await stages_beside(installation)
     process = installation.process("manager")
     async with fresh_stage() as stage:

@@ -36,11 +36,10 @@ async def through(proxy: Proxy) -> AsyncGenerator[Callable[..., Awaitable[Client
 
 
 @pytest.fixture(scope="module")
-def without_manager(installation_with: Callable[..., Installation]) -> Installation:
-    """An installation with webhooks and without manager, which test files use in turn."""
-    made = installation_with("without-manager", {})
-    made.stop(("manager",))
-    return made
+def without_manager(default_installation: Installation) -> Installation:
+    """The default installation with webhooks and without manager, which test files use in turn."""
+    default_installation.stop(("manager",))
+    return default_installation
 
 
 @pytest.fixture
