@@ -565,7 +565,7 @@ async def test_all_kinds_have_their_category_and_short_names(client: Client, ins
 async def test_crds_are_installed_by_create_and_upgraded_by_server_side_apply(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Awaitable[Client]]
 ) -> None:
-    client = await connect(private_cluster(()))
+    client = await connect(private_cluster((), component_names=("etcd", "kube-apiserver")))
     definitions = [definition for group in GROUPS for definition in create_crds(group)]
     for definition in definitions:
         await client.create(CRDS, definition)

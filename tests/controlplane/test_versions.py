@@ -83,7 +83,7 @@ class StoredObject:
 async def test_v1beta1_and_v1beta2_of_every_kind_are_served_and_converted(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Awaitable[Client]]
 ) -> None:
-    cluster = private_cluster(())
+    cluster = private_cluster((), component_names=("etcd", "kube-apiserver"))
     client = await connect(cluster)
     installation = Installation(cluster)
     installation.install(api_group=COMPAT_GROUP)

@@ -529,7 +529,7 @@ async def test_watcher_stalls_until_its_first_list_is_complete(client: Client, n
 async def test_store_equals_the_api_after_the_api_server_is_killed_and_revived(
     private_cluster: Callable[..., LocalCluster], connect: Callable[..., Awaitable[Client]]
 ):
-    cluster = private_cluster(())
+    cluster = private_cluster((), component_names=("etcd", "kube-apiserver"))
     client = await connect(cluster)
     store = Store(CONFIG_MAPS)
     attempts: list[ApiCall] = []
