@@ -5,6 +5,7 @@ from typing import Any, Final
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, PODS, Resource
 from admitq_api.json_objects import value_at
+from admitq_api.topology_assignments import Domain, encode
 from localcluster.waiting import eventually
 from tests.kills.plays import History
 from tests.kills.world import PLAYED, World
@@ -28,6 +29,11 @@ async def queue(world: World, cpu: int = 4, **spec: Any) -> None:
     )
     await world.stage.cluster_queue(cpu=cpu, **spec)
     await world.stage.local_queue()
+
+
+async def set_stop_policy(world: World, policy: str) -> None:
+    patch = {"spec": {"stopPolicy": policy}}
+    await world.stage.change(world.stage.kinds.cluster_queues, world.stage.own("cq"), patch)
 
 
 # --- a job, from its beginning to its end ---------------------------------------------------------
@@ -70,8 +76,7 @@ async def partly_admitted(world: World) -> None:
     await world.job(pods=5, metadata={"annotations": {world.stage.names.job_min_parallelism: "2"}})
     await world.until_running()
     for policy, pods in (("HoldAndDrain", 5), ("None", 3)):
-        patch = {"spec": {"stopPolicy": policy}}
-        await world.stage.change(world.stage.kinds.cluster_queues, world.stage.own("cq"), patch)
+        await set_stop_policy(world, policy)
         await world.until(
             lambda pods=pods: world.get("Job", "j")["spec"]["parallelism"] == pods, f"{pods} pods"
         )
@@ -137,6 +142,15 @@ async def pods_replaced(world: World) -> None:
 async def grown(world: World) -> None:
     await world.job(pods=2, completions=50, metadata={"annotations": {world.stage.names.elastic_job: "true"}})
     await world.until_running()
+    await create_pods(world, 3)
+    await until_ungated(world, "j-0", "j-1")
+    await world.stage.change(JOBS, "j", {"spec": {"parallelism": 3}})
+    await until_ungated(world, "j-2")
+    await world.until(lambda: world.workload()["spec"]["podSets"][0]["count"] == 3, "the larger slice")
+
+
+async def create_pods(world: World, number: int) -> None:
+    """Create the pods ``j-0`` and so on of a started Job, as its controller would."""
     job = world.get("Job", "j")
     template = value_at(job, ("spec", "template"))
     owner = {
@@ -146,17 +160,63 @@ async def grown(world: World) -> None:
         "uid": value_at(job, ("metadata", "uid")),
         "controller": True,
     }
-    made = {
-        **template,
-        "metadata": {**template["metadata"], "ownerReferences": [owner]},
-        "spec": {**template["spec"], **ASIDE},
+    for index in range(number):
+        labels = {**template["metadata"]["labels"], "batch.kubernetes.io/job-completion-index": str(index)}
+        made = {
+            **template,
+            "metadata": {**template["metadata"], "labels": labels, "ownerReferences": [owner]},
+            "spec": {**template["spec"], **ASIDE},
+        }
+        await world.stage.create(PODS, f"j-{index}", made)
+
+
+# --- a topology assignment ------------------------------------------------------------------------
+
+
+async def placed(world: World) -> None:
+    # Otherwise admitq would admit the Workload itself.
+    await set_stop_policy(world, "Hold")
+    await world.job(pods=3)
+    await world.until_condition("QuotaReserved", "False", "Suspended")
+    await place(world, [(("a",), 1), (("b",), 2)])
+    await world.until_running()
+    await create_pods(world, 3)
+    await until_ungated(world, "j-0", "j-1", "j-2")
+    await set_stop_policy(world, "None")
+
+
+async def place(world: World, domains: list[Domain]) -> None:
+    """Admit the Workload of ``j`` with this topology assignment, as another program would."""
+    stage = world.stage
+    conditions = [
+        {
+            "type": type_,
+            "status": "True",
+            "reason": "Imported",
+            "message": "",
+            "lastTransitionTime": _TIME,
+        }
+        for type_ in ("QuotaReserved", "Admitted")
+    ]
+    assignment = {
+        "name": "main",
+        "count": 3,
+        "flavors": {"cpu": stage.own("f")},
+        "resourceUsage": {"cpu": "3"},
+        "topologyAssignment": encode(["kubernetes.io/hostname"], domains),
     }
-    for number in range(3):
-        await world.stage.create(PODS, f"j-{number}", made)
-    await until_ungated(world, "j-0", "j-1")
-    await world.stage.change(JOBS, "j", {"spec": {"parallelism": 3}})
-    await until_ungated(world, "j-2")
-    await world.until(lambda: world.workload()["spec"]["podSets"][0]["count"] == 3, "the larger slice")
+    admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assignment]}
+
+    async def written() -> bool:
+        metadata = world.workload()["metadata"]
+        patch = {
+            "metadata": {"resourceVersion": metadata["resourceVersion"]},
+            "status": {"conditions": conditions, "admission": admission},
+        }
+        await stage.change(stage.kinds.workloads, metadata["name"], patch, "status")
+        return True
+
+    await eventually(written, interval=0.02, what="the topology assignment")
 
 
 # --- admission checks -----------------------------------------------------------------------------
@@ -327,6 +387,7 @@ HISTORIES: Final = (
     History("partly-admitted", three_cpus, partly_admitted),
     History("pods-replaced", queue_with_account, pods_replaced, ("pod",)),
     History("grown", queue_with_account, grown),
+    History("placed", queue_with_account, placed),
     History("checked", checked_queue, checked),
     History("provisioned", provisioned_queue, provisioned, kinds=(PROVISIONING_REQUESTS, POD_TEMPLATES)),
     History(
