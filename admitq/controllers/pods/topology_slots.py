@@ -57,11 +57,43 @@ class PodSetSlots:
     rule: RankRule | None = None
 
 
-class PlacedPod(NamedTuple):
-    """A gated pod, and the node selector of its domain."""
+class PodState(NamedTuple):
+    """What decides on the domain of a pod, read once: a job may have ten thousand pods.
+
+    ``is_leaving`` is true for a deleted pod that may still run. ``offset`` is the text of its annotation.
+    """
 
     pod: JsonObject
-    node_selector: Mapping[str, str]
+    podset: str
+    is_gated: bool
+    is_leaving: bool
+    age: tuple[str, str]
+    labels: Mapping[str, Any]
+    node_selector: Mapping[str, Any]
+    offset: str
+
+    def get_domain(self, levels: Sequence[str]) -> tuple[Any, ...]:
+        """Return the values of these levels in the node selector; None for each that it lacks."""
+        return tuple(map(self.node_selector.get, levels))
+
+
+class PlacedPod(NamedTuple):
+    """A gated pod, and its domain."""
+
+    state: PodState
+    levels: tuple[str, ...]
+    values: Values
+
+    @property
+    def node_selector(self) -> dict[str, str]:
+        """The node selector of the domain."""
+        return dict(zip(self.levels, self.values, strict=True))
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether the own node selector of the pod excludes its domain. It can then never be ungated."""
+        own = self.state.node_selector
+        return any(label in own and own[label] != value for label, value in self.node_selector.items())
 
 
 # --- the podsets of a Workload ------------------------------------------------------------------------
@@ -123,134 +155,127 @@ def _count_leaders(name: str, requests: Mapping[str, JsonObject], counts: Mappin
 # --- the pods of a podset -----------------------------------------------------------------------------
 
 
+def read_pod_state(pod: JsonObject, names: Names) -> PodState | None:
+    """Return the state of a pod; None for a pod that neither has a domain nor gets one.
+
+    Such a pod has ended, or was deleted at its gate. Or the gate of elastic jobs holds it, because the
+    admission has no room for it.
+    """
+    metadata, spec = pods.get_mapping(pod, "metadata"), pods.get_mapping(pod, "spec")
+    gates = {gate.get("name") for gate in spec.get("schedulingGates") or ()}
+    is_gated, is_leaving = names.topology_gate in gates, "deletionTimestamp" in metadata
+    if pods.has_ended(pod) or names.elastic_gate in gates or (is_gated and is_leaving):
+        return None
+    labels = metadata.get("labels") or {}
+    return PodState(
+        pod,
+        labels.get(names.podset, ""),
+        is_gated,
+        is_leaving,
+        pods.get_age_key(pod),
+        labels,
+        spec.get("nodeSelector") or {},
+        (metadata.get("annotations") or {}).get(names.pod_index_offset, ""),
+    )
+
+
 def place_pods(
-    slots: PodSetSlots,
-    members: Iterable[JsonObject],
-    names: Names,
-    unhealthy_nodes: AbstractSet[str] = frozenset(),
+    slots: PodSetSlots, members: Iterable[PodState], unhealthy_nodes: AbstractSet[str] = frozenset()
 ) -> list[PlacedPod]:
     """Return the gated pods of a podset that may be ungated, each with its domain.
 
     Args:
         slots: the slots of the podset.
-        members: the pods of the podset that have not ended.
-        names: labels, annotations and gates.
+        members: the pods of the podset.
         unhealthy_nodes: pods with one of these nodes stay gated.
 
     Raises:
         InvalidIndexOffset: the annotation of the first index is not an integer.
     """
     domains = frozenset(values for values, _ in slots.domains)
-    present = sorted((pod for pod in members if _counts(pod, slots, domains, names)), key=pods.get_age_key)
-    ranks = _read_ranks(slots, present, names)
-    targets = _assign_by_rank(slots, present, ranks, names)
+    # A deleted pod with a domain of an earlier assignment takes no slot of this one.
+    present = sorted(
+        (pod for pod in members if not pod.is_leaving or pod.get_domain(slots.levels) in domains),
+        key=lambda pod: pod.age,
+    )
+    ranks = _read_ranks(slots, present)
+    targets = _assign_by_rank(slots, present, ranks)
     if targets is None:
-        targets = _assign_in_order(slots, present, ranks, names)
+        targets = _assign_in_order(slots, present, ranks)
     return [
-        PlacedPod(pod, dict(zip(slots.levels, values, strict=True)))
+        PlacedPod(pod, slots.levels, values)
         for pod, values in targets
-        if is_gated(pod, names) and values[-1] not in unhealthy_nodes
+        if pod.is_gated and values[-1] not in unhealthy_nodes
     ]
-
-
-def is_gated(pod: JsonObject, names: Names) -> bool:
-    """Whether the pod waits for its domain."""
-    return pods.has_gate(pod, names.topology_gate)
-
-
-def contradicts(placed: PlacedPod) -> bool:
-    """Whether the node selector of the pod excludes its domain. Such a pod can never be ungated."""
-    own = pods.get_mapping(placed.pod, "spec", "nodeSelector")
-    return any(own.get(label, value) != value for label, value in placed.node_selector.items())
-
-
-def _counts(pod: JsonObject, slots: PodSetSlots, domains: AbstractSet[Values], names: Names) -> bool:
-    """Whether a pod has a slot, or needs one.
-
-    A pod that was deleted at a gate never runs. A deleted pod that has a domain of an earlier assignment
-    takes no slot of this one. A gate of elastic jobs holds pods for which the admission has no room.
-    """
-    if pods.has_ended(pod) or pods.has_gate(pod, names.elastic_gate):
-        return False
-    return not pods.is_being_deleted(pod) or (not is_gated(pod, names) and _domain_of(pod, slots) in domains)
-
-
-def _domain_of(pod: JsonObject, slots: PodSetSlots) -> tuple[Any, ...]:
-    selector = pods.get_mapping(pod, "spec", "nodeSelector")
-    return tuple(selector.get(level) for level in slots.levels)
 
 
 # --- ranks --------------------------------------------------------------------------------------------
 
 
-def _read_ranks(slots: PodSetSlots, members: Sequence[JsonObject], names: Names) -> list[int | None]:
+def _read_ranks(slots: PodSetSlots, members: Sequence[PodState]) -> list[int | None]:
     """Return the rank of each pod; None for a pod without a valid one."""
     if slots.rule is None or not members:
         return [None] * len(members)
-    shift = _read_index_offset(members[0], names)
+    shift = _read_index_offset(members[0])
     rule = slots.rule._replace(end=slots.rule.end + shift, offset=slots.rule.offset + shift)
-    return [_read_rank(pod, rule, slots.count) for pod in members]
+    return [_read_rank(pod.labels, rule, slots.count) for pod in members]
 
 
-def _read_index_offset(pod: JsonObject, names: Names) -> int:
-    text = pods.get_annotation(pod, names.pod_index_offset)
+def _read_index_offset(pod: PodState) -> int:
     try:
-        return int(text) if text else 0
+        return int(pod.offset) if pod.offset else 0
     except ValueError:
-        raise InvalidIndexOffset(
-            f"annotation {names.pod_index_offset} of the pods is not an integer"
-        ) from None
+        name = pod.pod["metadata"]["name"]
+        raise InvalidIndexOffset(f"pod {name}: its annotation pod-index-offset is not an integer") from None
 
 
-def _read_rank(pod: JsonObject, rule: RankRule, count: int) -> int | None:
-    index = _parse_number(pods.get_label(pod, rule.index_label))
+def _read_rank(labels: Mapping[str, Any], rule: RankRule, count: int) -> int | None:
+    index = _parse_number(labels.get(rule.index_label))
     if index is None or rule.group_label is None:
         return None if index is None or index >= rule.end else index - rule.offset
-    group = _parse_number(pods.get_label(pod, rule.group_label))
+    group = _parse_number(labels.get(rule.group_label))
     size = count // rule.groups if rule.groups > 0 else 0
     if group is None or index >= size:
         return None
     return index + group * size - rule.offset
 
 
-def _parse_number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
+def _parse_number(text: str | None) -> int | None:
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER
+    return int(text) if text is not None and is_number else None
 
 
 def _assign_by_rank(
-    slots: PodSetSlots, members: Sequence[JsonObject], ranks: Sequence[int | None], names: Names
-) -> list[tuple[JsonObject, Values]] | None:
+    slots: PodSetSlots, members: Sequence[PodState], ranks: Sequence[int | None]
+) -> list[tuple[PodState, Values]] | None:
     """Return the domain of each pod by its rank; None if the ranks do not give every pod its own slot."""
-    by_rank = _list_slots(slots)
+    by_rank = [values for values, count in slots.domains for _ in range(count)]
+    end = min(slots.count, len(by_rank))
     used: set[int] = set()
-    targets: list[tuple[JsonObject, Values]] = []
+    targets: list[tuple[PodState, Values]] = []
     for pod, rank in zip(members, ranks, strict=True):
-        if rank is None or rank in used or not 0 <= rank < min(slots.count, len(by_rank)):
+        if rank is None or rank in used or not 0 <= rank < end:
             return None
-        if not is_gated(pod, names) and _domain_of(pod, slots) != by_rank[rank]:
+        if not pod.is_gated and pod.get_domain(slots.levels) != by_rank[rank]:
             return None
         used.add(rank)
         targets.append((pod, by_rank[rank]))
     return targets
 
 
-def _list_slots(slots: PodSetSlots) -> list[Values]:
-    return [values for values, count in slots.domains for _ in range(count)]
-
-
 # --- without ranks ------------------------------------------------------------------------------------
 
 
 def _assign_in_order(
-    slots: PodSetSlots, members: Sequence[JsonObject], ranks: Sequence[int | None], names: Names
-) -> Iterator[tuple[JsonObject, Values]]:
+    slots: PodSetSlots, members: Sequence[PodState], ranks: Sequence[int | None]
+) -> Iterator[tuple[PodState, Values]]:
     """Yield domains of gated pods, as far as the domains have room beside the pods that are there already.
 
     Pods with a rank come first, by their ranks, and then the others by age.
     """
-    there = Counter(_domain_of(pod, slots) for pod in members if not is_gated(pod, names))
+    there = Counter(pod.get_domain(slots.levels) for pod in members if not pod.is_gated)
     ranked = sorted(zip(members, ranks, strict=True), key=lambda item: (item[1] is None, item[1] or 0))
-    waiting = (pod for pod, _ in ranked if is_gated(pod, names))
+    waiting = (pod for pod, _ in ranked if pod.is_gated)
     for values, count in slots.domains:
         taken = min(count, there[values])
         there[values] -= taken

@@ -9,7 +9,7 @@ this decision could give the domain of the pod to another pod.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -27,9 +27,9 @@ from admitq.controllers.pods.pod_index import NOT_ENDED
 from admitq.controllers.pods.topology_slots import (
     InvalidIndexOffset,
     PlacedPod,
-    contradicts,
-    is_gated,
+    PodState,
     place_pods,
+    read_pod_state,
     read_slots,
 )
 from admitq.integrations.families import pods
@@ -57,7 +57,7 @@ BATCH_SECONDS: Final = 1.0
 _PARALLEL_CALLS: Final = 32
 _MAX_PODS: Final = 2000
 """The maximum number of pods to patch in one reconcile, which must end before its deadline."""
-_DECODED_AT_A_TIME: Final = 500
+_READ_AT_A_TIME: Final = 250
 
 _KEPT_METADATA: Final = (
     "name",
@@ -88,8 +88,8 @@ def _lets_pods_run(workload: JsonObject, names: Names) -> bool:
     )
 
 
-def filter_members(workload: JsonObject, named: Iterable[JsonObject], names: Names) -> list[JsonObject]:
-    """Return those pods that name the Workload and that belong to its job.
+def select_members(workload: JsonObject, names: Names) -> Callable[[JsonObject], bool]:
+    """Return the condition for pods that name the Workload to belong to its job.
 
     Users can create pods with any annotation. The pods of a group own its Workload. Other pods must have a
     controller.
@@ -98,8 +98,8 @@ def filter_members(workload: JsonObject, named: Iterable[JsonObject], names: Nam
     if is_group_workload(workload, names) or (controller or {}).get("kind") == PODS.kind:
         references = value_at(workload, ("metadata", "ownerReferences"), [])
         owners = {reference.get("uid") for reference in references}
-        return [pod for pod in named if pod["metadata"].get("uid") in owners]
-    return [pod for pod in named if get_controller(pod) is not None]
+        return lambda pod: pod["metadata"].get("uid") in owners
+    return lambda pod: get_controller(pod) is not None
 
 
 class UngatingDecision(NamedTuple):
@@ -109,30 +109,37 @@ class UngatingDecision(NamedTuple):
     problem: str = ""
 
 
-def find_pods_to_ungate(
-    workload: JsonObject, members: Sequence[JsonObject], names: Names
-) -> UngatingDecision:
+def find_pods_to_ungate(workload: JsonObject, members: Iterable[PodState], names: Names) -> UngatingDecision:
     """Return which of the pods of a Workload are ungated, and into which domains."""
-    by_podset: dict[str, list[JsonObject]] = {}
+    by_podset: dict[str, list[PodState]] = {}
     for pod in members:
-        by_podset.setdefault(pods.get_label(pod, names.podset), []).append(pod)
-    waiting = {name for name, listed in by_podset.items() if any(is_gated(pod, names) for pod in listed)}
+        by_podset.setdefault(pod.podset, []).append(pod)
+    waiting = {name for name, listed in by_podset.items() if any(pod.is_gated for pod in listed)}
     if not waiting:
         return UngatingDecision([])
     unhealthy = frozenset(
         str(node.get("name")) for node in value_at(workload, ("status", "unhealthyNodes"), [])
     )
-    placed: list[PlacedPod] = []
-    problem = ""
     try:
-        for slots in read_slots(workload, names):
-            if slots.name in waiting:
-                placed += place_pods(slots, by_podset[slots.name], names, unhealthy)
-    except (InvalidIndexOffset, MalformedField) as error:
-        problem = str(error)
-    for excluded in filter(contradicts, placed):
-        problem = f"pod {excluded.pod['metadata']['name']}: its node selector excludes its topology domain"
-    return UngatingDecision([item for item in placed if not contradicts(item)], problem)
+        slots_of_podsets = read_slots(workload, names)
+    except MalformedField as error:
+        return UngatingDecision([], str(error))
+    found: list[PlacedPod] = []
+    problem = ""
+    for slots in slots_of_podsets:
+        if slots.name in waiting:
+            try:
+                found += place_pods(slots, by_podset[slots.name], unhealthy)
+            except InvalidIndexOffset as error:
+                problem = str(error)
+    excluded = [item for item in found if item.is_excluded]
+    if not excluded:
+        return UngatingDecision(found, problem)
+    problem = (
+        f"pod {excluded[0].state.pod['metadata']['name']}: its node selector excludes its topology domain"
+    )
+    placed = [item for item in found if not item.is_excluded]
+    return UngatingDecision(placed, problem)
 
 
 # --- watching -------------------------------------------------------------------------------------
@@ -156,7 +163,7 @@ def trim_placed_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
     A pod with a topology has the gate or, afterwards, a node selector.
     """
     metadata, selector = pods.get_mapping(pod, "metadata"), pods.get_mapping(pod, "spec", "nodeSelector")
-    if not selector and not is_gated(pod, names):
+    if not selector and not pods.has_gate(pod, names.topology_gate):
         return {"metadata": select_fields(metadata, ("name", "namespace", "uid", "resourceVersion"))}
     kept = (names.workload, names.workload_slice_name, names.pod_index_offset)
     return {
@@ -195,8 +202,7 @@ class TopologyUngater:
             self._unconfirmed.pop(key, None)
             return None
         await self._confirm(key)
-        members = filter_members(workload, await self._list_pods(chain), ctx.names)
-        decision = find_pods_to_ungate(workload, members, ctx.names)
+        decision = find_pods_to_ungate(workload, await self._read_pods(workload, chain), ctx.names)
         for start in range(0, min(len(decision.placed), _MAX_PODS), _PARALLEL_CALLS):
             batch = decision.placed[start : min(start + _PARALLEL_CALLS, _MAX_PODS)]
             await _run_all(self._ungate(key, workload, placed) for placed in batch)
@@ -206,21 +212,23 @@ class TopologyUngater:
             raise PermanentRejection(decision.problem)
         return None
 
-    async def _list_pods(self, chain: str) -> list[JsonObject]:
-        """Return the stored pods of a chain. Other tasks run while many pods are decoded."""
-        store = self._ctx.stores.find(PLACED_PODS)
+    async def _read_pods(self, workload: JsonObject, chain: str) -> list[PodState]:
+        """Return the states of the stored pods of a chain. Other tasks run while many pods are read."""
+        store, names = self._ctx.stores.find(PLACED_PODS), self._ctx.names
         if store is None:
             return []
-        listed: list[JsonObject] = []
+        is_member = select_members(workload, names)
+        states: list[PodState] = []
         for number, pod_key in enumerate(store.keys_by_index(BY_CHAIN, chain), 1):
-            if (pod := store.get(*pod_key)) is not None:
-                listed.append(pod)
-            if number % _DECODED_AT_A_TIME == 0:
+            pod = store.get(*pod_key)
+            if pod is not None and is_member(pod) and (state := read_pod_state(pod, names)) is not None:
+                states.append(state)
+            if number % _READ_AT_A_TIME == 0:
                 await asyncio.sleep(0)
-        return listed
+        return states
 
     async def _ungate(self, key: Key, workload: JsonObject, placed: PlacedPod) -> None:
-        ctx, pod, gate = self._ctx, placed.pod, self._ctx.names.topology_gate
+        ctx, pod, gate = self._ctx, placed.state.pod, self._ctx.names.topology_gate
         is_group = is_group_workload(workload, ctx.names)
         unconfirmed = self._unconfirmed.setdefault(key, set())
         unconfirmed.add(pod["metadata"]["name"])
@@ -292,7 +300,8 @@ class TopologyUngater:
     def _keys_of_pod(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the key of a pod that waits for a domain, or that may leave its domain to another pod."""
         pod = change.object
-        if is_gated(pod, self._ctx.names) or change.kind == "deleted" or pods.is_being_deleted(pod):
+        gate = self._ctx.names.topology_gate
+        if pods.has_gate(pod, gate) or change.kind == "deleted" or pods.is_being_deleted(pod):
             workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
             for chain in self._pod_chains(pod):
                 if workloads.keys_by_index(BY_TOPOLOGY_ASSIGNMENT, chain):

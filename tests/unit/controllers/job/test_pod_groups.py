@@ -7,6 +7,7 @@ import pytest
 from admitq.metrics.custom_labels import MetadataKey
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
+from admitq.workloads.template_injection import InjectedMarks
 from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, admitted, condition, workload
 from tests.unit.controllers.job.pod_groups import (
     EVICTED,
@@ -209,15 +210,28 @@ async def test_pending_pod_of_group_is_started_in_place_of_failed_pod() -> None:
     assert world.get(PODS, "b")["metadata"]["finalizers"] == []
 
 
-async def test_started_pods_keep_topology_gate_when_topology_is_assigned() -> None:
-    world = PodWorld()
+@pytest.mark.parametrize(
+    ("assigned", "marks", "gates"),
+    [
+        ({"topologyAssignment": {"levels": ["host"]}}, InjectedMarks(), [NAMES.topology_gate]),
+        ({"delayedTopologyRequest": "Pending"}, InjectedMarks(), [NAMES.topology_gate]),
+        ({}, InjectedMarks(), []),
+        # Nothing would remove the gate.
+        ({"topologyAssignment": {"levels": ["host"]}}, InjectedMarks(topology=False), []),
+    ],
+)
+async def test_started_pods_keep_topology_gate_only_with_topology_assignment(
+    assigned: dict[str, Any], marks: InjectedMarks, gates: list[str]
+) -> None:
+    world = PodWorld(marks=marks)
     world.put(PODS, *pods_of_group("held", "held"))
     placed = group_workload(admitted)
-    placed["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = {"levels": ["host"]}
+    placed["status"]["admission"]["podSetAssignments"][0] |= assigned
     world.put(KINDS.workloads, placed)
     await world.settle()
-    assert gate_names(world.get(PODS, "a")) == [NAMES.topology_gate]
-    assert world.recorder.gates == [(NAMES.admission_gate, "cq", 10, True)] * 2
+    assert gate_names(world.get(PODS, "a")) == gates
+    removed = [gate for gate in (NAMES.admission_gate, NAMES.topology_gate) if gate not in gates]
+    assert world.recorder.gates == [(gate, "cq", 10, True) for gate in removed] * 2
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from admitq.controllers.pods.topology_slots import (
     InvalidIndexOffset,
     PlacedPod,
     PodSetSlots,
+    PodState,
     RankRule,
-    contradicts,
     place_pods,
+    read_pod_state,
     read_slots,
 )
 from admitq_api.json_objects import with_value
@@ -34,9 +35,13 @@ def slots(assigned: str, rule: RankRule | None = INDEXED) -> PodSetSlots:
     return PodSetSlots("main", sum(count for _, count in domains), (HOST,), tuple(domains), rule)
 
 
+def states(pods: list[dict[str, Any]]) -> list[PodState]:
+    return [state for pod in pods if (state := read_pod_state(pod, NAMES)) is not None]
+
+
 def where(placed: list[PlacedPod]) -> str:
     """Return the placed pods with their hosts, in the order of names."""
-    found = sorted((item.pod["metadata"]["name"], item.node_selector[HOST]) for item in placed)
+    found = sorted((item.state.pod["metadata"]["name"], item.node_selector[HOST]) for item in placed)
     return " ".join(f"{name}:{host}" for name, host in found)
 
 
@@ -92,7 +97,7 @@ IN_ORDER: list[Any] = [
 def test_pod_with_rank_gets_domain_of_its_slot(
     assigned: str, rule: RankRule, pods: list[dict[str, Any]], expected: str
 ) -> None:
-    assert where(place_pods(slots(assigned, rule), pods, NAMES)) == expected
+    assert where(place_pods(slots(assigned, rule), states(pods))) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_pod_with_rank_gets_domain_of_its_slot(
 def test_pods_fill_domains_in_order_if_ranks_are_incomplete(
     assigned: str, rule: RankRule | None, pods: list[dict[str, Any]]
 ) -> None:
-    assert where(place_pods(slots(assigned, rule), pods, NAMES)) == "x:b y:a z:a"
+    assert where(place_pods(slots(assigned, rule), states(pods))) == "x:b y:a z:a"
 
 
 @pytest.mark.parametrize(
@@ -128,28 +133,28 @@ def test_pods_fill_domains_in_order_if_ranks_are_incomplete(
 def test_pods_take_the_room_that_others_left(
     assigned: str, pods: list[dict[str, Any]], expected: str
 ) -> None:
-    assert where(place_pods(slots(assigned), pods, NAMES)) == expected
+    assert where(place_pods(slots(assigned), states(pods))) == expected
 
 
 @pytest.mark.parametrize("index", [0, None])
 def test_pod_of_unhealthy_node_stays_gated(index: int | None) -> None:
     pods = [pod("z", index), pod("y", None if index is None else 1, at=1)]
-    assert where(place_pods(slots("a:1 b:1"), pods, NAMES, {"a"})) == "y:b"
+    assert where(place_pods(slots("a:1 b:1"), states(pods), {"a"})) == "y:b"
 
 
 def test_invalid_offset_of_indexes_is_an_error() -> None:
-    with pytest.raises(InvalidIndexOffset, match=NAMES.pod_index_offset):
-        place_pods(slots("a:1"), [pod("z", 0, annotations={NAMES.pod_index_offset: "one"})], NAMES)
+    invalid = pod("z", 0, annotations={NAMES.pod_index_offset: "one"})
+    with pytest.raises(InvalidIndexOffset, match="pod z: its annotation pod-index-offset"):
+        place_pods(slots("a:1"), states([invalid]))
 
 
 def test_node_selector_has_all_stored_levels() -> None:
     racks = PodSetSlots("main", 1, ("block", "rack"), ((("b1", "r1"), 1),))
-    [placed] = place_pods(racks, [pod("z")], NAMES)
+    [placed] = place_pods(racks, states([pod("z")]))
     assert placed.node_selector == {"block": "b1", "rack": "r1"}
-    assert not contradicts(placed)
-    assert contradicts(
-        PlacedPod(with_value(pod("z"), ("spec", "nodeSelector", "rack"), "r2"), {"rack": "r1"})
-    )
+    assert not placed.is_excluded
+    [elsewhere] = states([with_value(pod("z"), ("spec", "nodeSelector", "rack"), "r2")])
+    assert PlacedPod(elsewhere, ("rack",), ("r1",)).is_excluded
 
 
 # --- the podsets of a Workload --------------------------------------------------------------------

@@ -10,12 +10,14 @@ import pytest
 from admitq.controllers import registry
 from admitq.controllers.controller_specs import WhenServed
 from admitq.controllers.json_patches import gate_removal
+from admitq.controllers.pods.topology_slots import read_pod_state
 from admitq.controllers.pods.topology_ungater import (
     PLACED_PODS,
     TopologyUngater,
-    filter_members,
+    UngatingDecision,
     find_placed_workload,
     find_pods_to_ungate,
+    select_members,
     trim_placed_pod,
 )
 from admitq.runtime.errors import ApiError, PermanentRejection
@@ -106,21 +108,37 @@ def test_pod_must_belong_to_job_of_its_workload(
     workload: dict[str, Any], owners: list[Any] | None, belongs: bool
 ) -> None:
     named = pod("p") if owners is None else with_value(pod("p"), ("metadata", "ownerReferences"), owners)
-    assert filter_members(workload, [named], NAMES) == ([named] if belongs else [])
+    assert select_members(workload, NAMES)(named) == belongs
+
+
+def decide(workload: dict[str, Any], *pods: dict[str, Any]) -> UngatingDecision:
+    states = [state for pod in pods if (state := read_pod_state(pod, NAMES)) is not None]
+    return find_pods_to_ungate(workload, states, NAMES)
 
 
 def test_other_pods_are_ungated_although_one_excludes_its_domain() -> None:
     elsewhere = with_value(pod("p", 0), ("spec", "nodeSelector"), {HOST: "b"})
-    decision = find_pods_to_ungate(placed_workload("a:1 b:1"), [elsewhere, pod("q", 1)], NAMES)
-    assert [placed.pod["metadata"]["name"] for placed in decision.placed] == ["q"]
+    decision = decide(placed_workload("a:1 b:1"), elsewhere, pod("q", 1))
+    assert [placed.state.pod["metadata"]["name"] for placed in decision.placed] == ["q"]
     assert decision.problem == "pod p: its node selector excludes its topology domain"
+
+
+def test_other_podsets_are_ungated_although_one_has_an_invalid_offset() -> None:
+    workload = placed_workload("a:1")
+    for path in (("status", "admission", "podSetAssignments"), ("spec", "podSets")):
+        [item] = value_at(workload, path)
+        workload = with_value(workload, path, [item, {**item, "name": "other"}])
+    invalid = pod("p", 0, annotations={NAMES.pod_index_offset: "one"})
+    decision = decide(workload, invalid, pod("q", 0, podset="other"))
+    assert [placed.state.pod["metadata"]["name"] for placed in decision.placed] == ["q"]
+    assert decision.problem == "pod p: its annotation pod-index-offset is not an integer"
 
 
 def test_malformed_assignment_is_a_problem_only_for_gated_pods() -> None:
     path = ("status", "admission", "podSetAssignments", 0, "topologyAssignment", "slices")
     workload = with_value(placed_workload(), path, [])
-    assert find_pods_to_ungate(workload, [pod("p")], NAMES).problem.startswith("status.admission.podSetAssi")
-    assert find_pods_to_ungate(workload, [pod("p", on="a")], NAMES).problem == ""
+    assert decide(workload, pod("p")).problem.startswith("status.admission.podSetAssignments[0].topology")
+    assert decide(workload, pod("p", on="a")).problem == ""
 
 
 # --- patches --------------------------------------------------------------------------------------
