@@ -7,12 +7,13 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Final
 
-from admitq.app.caches import check_caches, wait_for_first_parts, wait_until_synced
 from admitq.app.components import LEASED_COMPONENTS, Component
 from admitq.app.core_inputs import iterate_objects
+from admitq.app.core_watches import CoreWatches
 from admitq.app.served_kinds import ServedKindControllers, key_handler
 from admitq.app.settings import ProcessSettings
 from admitq.app.state_dump import StateDumper
+from admitq.app.topology_watches import TopologyWatches
 from admitq.controllers import controller_names, registry
 from admitq.controllers.context import Context
 from admitq.controllers.controller_specs import ControllerSpec
@@ -41,7 +42,6 @@ from admitq.runtime.resources import Resource
 from admitq.runtime.second_part import ListParts
 from admitq.runtime.store import Key, ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher
-from admitq.serving.health import Check
 from admitq.translate.read_options import configured_read_options
 from admitq.translate.selectors import read_label_selector
 from admitq.translate.settings import configured_core_settings, configured_pods_ready, unset_default_notices
@@ -154,9 +154,8 @@ class ManagerPart:
             on_drop=lambda cause: log.debug("kubernetes event not recorded", cause=cause),
             errors=metrics.errors,
         )
-        self._state = AdmissionState(
-            configured_core_settings(configuration, settings.gates), cycles=runs_cycles
-        )
+        deciding = configured_core_settings(configuration, settings.gates)
+        self._state = AdmissionState(deciding, cycles=runs_cycles)
         self._dumping = StateDumper(
             self._state, lambda: {str(store.resource): len(store) for store in self._stores}
         )
@@ -219,7 +218,7 @@ class ManagerPart:
         )
         self._wire(table.specs if runs_core else ())
         unfinished_first = ListParts(first=f"!{names.finished}", second=names.finished)
-        self._watchers = [
+        watchers = [
             Watcher(
                 self._client,
                 store.resource,
@@ -230,10 +229,20 @@ class ManagerPart:
             )
             for store in self._stores
         ]
-        self.checks: dict[str, Check] = {
-            "caches": check_caches(self._watchers),
-            "kinds": self._served_kinds.ready,
-        }
+        topology = TopologyWatches(
+            self._client,
+            self._stores.of(self._kinds.resource_flavors),
+            names,
+            is_enabled=runs_cycles and deciding.placement is not None,
+            observe=self.manager.observe,
+            on_watch=self._on_watch,
+            on_quarantine=self._on_objects_set_aside,
+            errors=metrics.errors,
+        )
+        for store in topology.stores:
+            self._stores.add(store)
+        self._watches = CoreWatches(watchers, topology)
+        self.checks = {**self._watches.checks, "kinds": self._served_kinds.ready}
 
     # --- wiring -----------------------------------------------------------------------------------
 
@@ -383,15 +392,14 @@ class ManagerPart:
         for default in unset_default_notices(self._settings.configuration):
             log.warning("setting is not configured, default applies", setting=default)
         await self._open.enter_async_context(self._client)
-        for watcher in self._watchers:
-            tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
+        self._watches.start(tasks)
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
         with spare_loaded_objects():
-            await wait_for_first_parts(self._watchers, patience)
+            await self._watches.wait_for_first_parts(patience)
         self._has_decisive_objects = True
         tasks.create_task(self.manager.run(), name="manager")
         tasks.create_task(self._lead(tasks), name="lead")
-        await wait_until_synced(self._watchers, patience)
+        await self._watches.wait_until_synced(patience)
         # No decision depends on jobs and pods, so cycles begin before these are listed.
         tasks.create_task(self._served_kinds.run(), name="kinds that come and go")
         await self._served_kinds.settled(min(patience, SETTLING_SECONDS))
@@ -460,7 +468,8 @@ class ManagerPart:
 
     def _decisive_objects(self) -> Iterator[tuple[Resource, dict[str, Any]]]:
         """Yield all objects that the core observes."""
-        return iterate_objects(self._stores.of(resource) for resource in list_core_resources(self._kinds))
+        observed = [self._stores.of(resource) for resource in list_core_resources(self._kinds)]
+        return iterate_objects((*observed, *self._watches.topology.stores))
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
         self.manager.update_quarantine_metric(resource)

@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.app.caches import check_caches, wait_until_synced
 from admitq.app.core_inputs import iterate_objects
+from admitq.app.core_watches import CoreWatches
 from admitq.app.settings import ProcessSettings
 from admitq.app.state_dump import StateDumper
+from admitq.app.topology_watches import TopologyWatches
 from admitq.core import events as happened
 from admitq.core.model import SECOND, ObjectKey
 from admitq.manager.quarantine import Quarantine
@@ -25,7 +26,6 @@ from admitq.runtime.kinds import kinds_of, list_core_resources
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher
-from admitq.serving.health import Check
 from admitq.shadow.comparison import ComparisonFailed, Shadow
 from admitq.shadow.findings import Disagreement, Preempted
 from admitq.shadow.log_fields import make_log_fields
@@ -107,8 +107,9 @@ class ShadowPart:
             observe=observe,
             fence=refuse_writes,
         )
+        deciding = configured_core_settings(settings.configuration, settings.gates)
         self._shadow = Shadow(
-            configured_core_settings(settings.configuration, settings.gates),
+            deciding,
             patience=round(how.patience * SECOND),
             leeway=round(LEEWAY_SECONDS * SECOND),
         )
@@ -134,12 +135,24 @@ class ShadowPart:
             self._shadow.state,
             lambda: {str(resource): len(store) for resource, store in self._stores.items()},
         )
-        self._watchers = [
+        watchers = [
             Watcher(self._client, store.resource, store, observe=self._on_watch, errors=metrics.errors)
             for store in self._stores.values()
         ]
+        topology = TopologyWatches(
+            self._client,
+            self._stores[self._kinds.resource_flavors],
+            settings.names,
+            is_enabled=deciding.placement is not None,
+            observe=self._observe,
+            on_watch=self._on_watch,
+            on_quarantine=self._malformed.update_metric,
+            errors=metrics.errors,
+        )
+        self._stores |= {store.resource: store for store in topology.stores}
+        self._watches = CoreWatches(watchers, topology)
         self._wake = asyncio.Event()
-        self.checks: dict[str, Check] = {"caches": check_caches(self._watchers)}
+        self.checks = self._watches.checks
 
     def _handler(self, resource: Resource) -> Callable[[ObjectChange], None]:
         return lambda change: self._observe(resource, change)
@@ -153,10 +166,9 @@ class ShadowPart:
             TimeoutError: no more objects came to stores that are not complete.
         """
         await self._open.enter_async_context(self._client)
-        for watcher in self._watchers:
-            tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
+        self._watches.start(tasks)
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
-        await wait_until_synced(self._watchers, patience)
+        await self._watches.wait_until_synced(patience)
         log.info("shadow started comparing decisions")
         tasks.create_task(self._run(), name="shadow")
 

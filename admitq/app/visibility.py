@@ -9,13 +9,14 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from admitq.app.caches import check_caches, wait_until_synced
 from admitq.app.certificates import OwnCertificate, check_certificates, serving_certificates
 from admitq.app.core_inputs import iterate_objects
+from admitq.app.core_watches import CoreWatches
 from admitq.app.front_proxy import FrontProxyFollower
 from admitq.app.settings import ProcessSettings
 from admitq.app.shadow import refuse_writes
 from admitq.app.state_dump import StateDumper
+from admitq.app.topology_watches import TopologyWatches
 from admitq.app.visibility_questions import VisibilityQuestions
 from admitq.core.events import CyclesRequested
 from admitq.core.model import ObjectKey
@@ -106,9 +107,8 @@ class VisibilityPart:
             observe=observe,
             fence=refuse_writes,
         )
-        self._state = AdmissionState(
-            configured_core_settings(configuration, settings.gates), statuses=False, cycles=False
-        )
+        deciding = configured_core_settings(configuration, settings.gates)
+        self._state = AdmissionState(deciding, statuses=False, cycles=False)
         self._version = 0
         self._unreadable = Quarantine(metrics, lambda resource: len(self._stores[resource].quarantined))
         self._recovery = Recovery(
@@ -126,15 +126,26 @@ class VisibilityPart:
         }
         for store in self._stores.values():
             store.subscribe(self._handler(store.resource))
-        self._watchers = [
+        watchers = [
             Watcher(self._reader, store.resource, store, observe=self._on_watch, errors=metrics.errors)
             for store in self._stores.values()
         ]
+        topology = TopologyWatches(
+            self._reader,
+            self._stores[self._kinds.resource_flavors],
+            settings.names,
+            is_enabled=deciding.placement is not None,
+            observe=self._observe,
+            on_watch=self._on_watch,
+            on_quarantine=self._unreadable.update_metric,
+            errors=metrics.errors,
+        )
+        self._stores |= {store.resource: store for store in topology.stores}
         self._questions = VisibilityQuestions(
             settings, self._state, self._stores.values(), self._reader, metrics, self._on_watch
         )
         self._stores[self._kinds.workloads].subscribe(self._questions.observe_workload)
-        self._watchers += self._questions.watchers
+        self._watches = CoreWatches((*watchers, *self._questions.watchers), topology)
         self._dumping = StateDumper(
             self._state, lambda: {str(resource): len(store) for resource, store in self._stores.items()}
         )
@@ -165,7 +176,7 @@ class VisibilityPart:
         lists = QueueLists(self._state.queries, lambda: self._version, self._get_workload)
         self.checks: dict[str, Check] = {
             "certificates": check_certificates(self._certificates),
-            "visibility caches": check_caches(self._watchers),
+            **self._watches.checks,
             "serving": self._check_serving,
         }
         handler = VisibilityHandler(
@@ -197,14 +208,15 @@ class VisibilityPart:
             TimeoutError: no more objects came to stores that are not complete.
         """
         await self._open.enter_async_context(self._reader)
-        for watcher in (*self._watchers, *self._questions.optional_watchers):
+        self._watches.start(tasks)
+        for watcher in self._questions.optional_watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         tasks.create_task(self._certificates.run(), name="certificates")
         tasks.create_task(self._front_proxy.run(), name="front proxy")
         address = self._settings.configuration.visibility_server
         await self._server.start(address.bind_address, address.bind_port)
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
-        await wait_until_synced(self._watchers, patience)
+        await self._watches.wait_until_synced(patience)
         self._is_synced = True
         tasks.create_task(self._run(), name="visibility")
         tasks.create_task(self._questions.load(), name="load manifests")

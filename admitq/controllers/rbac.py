@@ -145,7 +145,7 @@ def permissions_by_controller(
 
 
 class GatedPermissions(NamedTuple):
-    """Permissions of a controller that runs only with a feature gate and certain kinds of jobs.
+    """Permissions of a part that runs only with a feature gate and certain kinds of jobs.
 
     ``frameworks`` are the frameworks of these kinds, one of which must be enabled. Empty if the kind does not
     matter.
@@ -156,8 +156,12 @@ class GatedPermissions(NamedTuple):
     frameworks: tuple[str, ...] = ()
 
 
+OBSERVED_WITH_GATES: Final = (GatedPermissions(Gate.TOPOLOGY_AWARE_SCHEDULING, _watched(NODES, PODS)),)
+"""Permissions to read what decisions depend on with a feature gate only."""
+
+
 def permissions_of_gates(integrations: Iterable[Integration]) -> tuple[GatedPermissions, ...]:
-    """Return the permissions of controllers that run only with a feature gate, on or off by default."""
+    """Return the manager's permissions that it needs only with a feature gate, on or off by default."""
     elastic = tuple(
         integration.framework for integration in integrations if integration.scaling.can_be_elastic
     )
@@ -172,6 +176,7 @@ def permissions_of_gates(integrations: Iterable[Integration]) -> tuple[GatedPerm
                 *_watched(NODES),
             ),
         ),
+        *OBSERVED_WITH_GATES,
     )
 
 

@@ -1,9 +1,10 @@
 """The kinds of the API group of admitq, as resources of the API server, and those that the core observes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Final
 
-from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, NODES, PODS, RUNTIME_CLASSES, Resource
 from admitq_api.labels import Names
 
 
@@ -42,8 +43,18 @@ def kinds_of(names: Names) -> Kinds:
     )
 
 
+TOPOLOGY_NODES: Final = replace(NODES, view="domains of topologies")
+"""The nodes that the domains of topologies consist of."""
+
+TOPOLOGY_PODS: Final = replace(PODS, view="on nodes of topologies")
+"""The pods that take room in the domains of topologies."""
+
+
 def list_core_resources(kinds: Kinds) -> tuple[Resource, ...]:
-    """Return the resources that the core observes."""
+    """Return the resources that the core always observes.
+
+    While a flavor has a topology, it observes ``TOPOLOGY_PODS`` and ``TOPOLOGY_NODES``, too.
+    """
     return (
         kinds.resource_flavors,
         kinds.admission_checks,

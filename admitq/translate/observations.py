@@ -12,9 +12,12 @@ from admitq.translate.cohorts import read_cohort
 from admitq.translate.limit_ranges import read_limit_range
 from admitq.translate.local_queues import read_local_queue
 from admitq.translate.metadata import key_of, read_labels
+from admitq.translate.nodes import read_node
+from admitq.translate.pods_of_others import read_pod_of_others
 from admitq.translate.read_options import ReadOptions
 from admitq.translate.resource_flavors import read_resource_flavor
 from admitq.translate.runtime_classes import read_overhead
+from admitq.translate.topologies import read_levels
 from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
@@ -57,6 +60,10 @@ def observations(names: Names, how: ReadOptions) -> Mapping[str, Observation]:
     def name(obj: JsonObject) -> str:
         return obj["metadata"]["name"]
 
+    def pod_changed(obj: JsonObject) -> happened.Event:
+        pod, key = read_pod_of_others(obj, names), key_of(obj)
+        return happened.PodOfOthersDeleted(key) if pod is None else happened.PodOfOthersChanged(key, pod)
+
     return {
         "clusterqueues": Observation(
             lambda obj: happened.ClusterQueueChanged(read_cluster_queue(obj)),
@@ -80,9 +87,14 @@ def observations(names: Names, how: ReadOptions) -> Mapping[str, Observation]:
             lambda obj: happened.AdmissionCheckDeleted(name(obj)),
         ),
         "topologies": Observation(
-            lambda obj: happened.TopologyChanged(name(obj)),
+            lambda obj: happened.TopologyChanged(name(obj), read_levels(obj)),
             lambda obj: happened.TopologyDeleted(name(obj)),
         ),
+        "nodes": Observation(
+            lambda obj: happened.NodeChanged(read_node(obj)),
+            lambda obj: happened.NodeDeleted(name(obj)),
+        ),
+        "pods": Observation(pod_changed, lambda obj: happened.PodOfOthersDeleted(key_of(obj))),
         "namespaces": Observation(
             lambda obj: happened.NamespaceChanged(name(obj), read_labels(obj["metadata"].get("labels"))),
             lambda obj: happened.NamespaceDeleted(name(obj)),

@@ -11,7 +11,9 @@ from typing import Any
 
 from admitq.controllers.rbac import (
     ELASTIC_POD_PERMISSIONS,
+    OBSERVED_WITH_GATES,
     UNGATER_PERMISSIONS,
+    GatedPermissions,
     Permission,
     intermediate_owner_resources,
     merge_permissions,
@@ -152,16 +154,23 @@ class GateRules:
         }
 
 
-MANAGER_GATES = tuple(
-    GateRules(
-        str(permissions.gate),
-        FeatureGates()[permissions.gate],
-        permissions.frameworks,
-        _rules(permissions.permissions),
+def _gate_rules(of: Iterable[GatedPermissions]) -> tuple[GateRules, ...]:
+    return tuple(
+        GateRules(
+            str(permissions.gate),
+            FeatureGates()[permissions.gate],
+            permissions.frameworks,
+            _rules(permissions.permissions),
+        )
+        for permissions in of
     )
-    for permissions in permissions_of_gates(BUILT_IN_KINDS)
-)
+
+
+MANAGER_GATES = _gate_rules(permissions_of_gates(BUILT_IN_KINDS))
 """Further rules of the manager for each of these feature gates that is on."""
+
+OBSERVER_GATES = _gate_rules(OBSERVED_WITH_GATES)
+"""Further rules of a shadow, and of the visibility API, for each of these feature gates that is on."""
 
 MANAGER_NAMESPACE = (
     # The chart creates the Lease. The manager creates it again if it is deleted.

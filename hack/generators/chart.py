@@ -107,9 +107,13 @@ def rbac() -> str:
                 "certificates": [rule.to_dict() for rule in access.WEBHOOK_CERTIFICATES],
                 "conversion": [rule.to_dict() for rule in access.WEBHOOK_CONVERSION],
             },
-            "shadow": _scopes(access.SHADOW_CLUSTER, {}, (), (), ()),
+            "shadow": _scopes(access.SHADOW_CLUSTER, {}, (), access.OBSERVER_GATES, ()),
             "visibility": _scopes(
-                access.VISIBILITY_CLUSTER, access.VISIBILITY_KINDS, (), (), access.VISIBILITY_NAMESPACE
+                access.VISIBILITY_CLUSTER,
+                access.VISIBILITY_KINDS,
+                (),
+                access.OBSERVER_GATES,
+                access.VISIBILITY_NAMESPACE,
             )
             | {
                 "certificates": [rule.to_dict() for rule in access.VISIBILITY_CERTIFICATES],

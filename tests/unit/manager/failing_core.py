@@ -17,9 +17,9 @@ from admitq.manager.manager import Manager
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
-from admitq.runtime.kinds import list_core_resources
+from admitq.runtime.kinds import TOPOLOGY_NODES, TOPOLOGY_PODS, list_core_resources
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
-from admitq.runtime.store import ObjectChange
+from admitq.runtime.store import ObjectChange, Store
 from admitq.workloads.transitions import is_reserved
 from localcluster.waiting import eventually
 from tests.unit.controllers.builders import KINDS, NAMES, workload
@@ -27,6 +27,7 @@ from tests.unit.controllers.builders import RESERVED as QUOTA_RESERVED
 from tests.unit.controllers.world import World, cluster_scoped
 
 BAD = "bad"
+OBSERVED = (*list_core_resources(KINDS), TOPOLOGY_PODS, TOPOLOGY_NODES)
 
 wait_until = partial(eventually, timeout=20)
 
@@ -55,11 +56,13 @@ class Cluster:
 
     def __init__(self) -> None:
         self.world = World()
+        for resource in (TOPOLOGY_PODS, TOPOLOGY_NODES):
+            self.world.stores.stores[resource] = Store(resource)
         self.metrics = Metrics()
 
     def follow(self, handler: Callable[[Resource, ObjectChange], None]) -> None:
         """Call a handler with every change, and with the objects that exist."""
-        for resource in list_core_resources(KINDS):
+        for resource in OBSERVED:
             self.world.stores.of(resource).subscribe(
                 lambda change, resource=resource: handler(resource, change)
             )
@@ -154,7 +157,7 @@ class RunningManager(Cluster):
         self.follow(self.manager.observe)
 
     def _objects(self) -> Iterable[tuple[Resource, dict[str, Any]]]:
-        for resource in list_core_resources(KINDS):
+        for resource in OBSERVED:
             for obj in tuple(self.world.stores.of(resource).list()):
                 if (callback := self._on_read.pop(obj["metadata"]["name"], None)) is not None:
                     asyncio.get_running_loop().call_soon(callback)
@@ -273,6 +276,8 @@ OBJECTS: dict[type[Any], tuple[Resource, dict[str, Any]]] = {
     events.CohortChanged: (KINDS.cohorts, cluster_scoped(BAD, spec={})),
     events.ClusterQueueChanged: (KINDS.cluster_queues, cluster_scoped(BAD, spec={"namespaceSelector": {}})),
     events.LocalQueueChanged: (KINDS.local_queues, namespaced(BAD, {"clusterQueue": "cq"})),
+    events.NodeChanged: (TOPOLOGY_NODES, cluster_scoped(BAD, spec={}, status={})),
+    events.PodOfOthersChanged: (TOPOLOGY_PODS, namespaced(BAD, {"nodeName": "n"})),
     events.NamespaceChanged: (NAMESPACES, cluster_scoped(BAD)),
     events.LimitRangeChanged: (LIMIT_RANGES, namespaced(BAD, {"limits": []})),
     events.RuntimeClassChanged: (RUNTIME_CLASSES, cluster_scoped(BAD, handler="h")),
@@ -287,16 +292,16 @@ def version(obj: dict[str, Any], number: int, **metadata: Any) -> dict[str, Any]
 CHANGED: dict[type[Any], Any] = {
     events.ResourceFlavorChanged: {"spec": {"nodeLabels": {"a": "b"}}},
     events.AdmissionCheckChanged: {"spec": {"controllerName": "c/e"}},
+    events.TopologyChanged: {"spec": {"levels": [{"nodeLabel": "b"}]}},
+    events.NodeChanged: {"spec": {"unschedulable": True}},
+    events.PodOfOthersChanged: {"spec": {"nodeName": "another"}},
     events.CohortChanged: {"spec": {"parentName": "above"}},
     events.ClusterQueueChanged: {"spec": {"namespaceSelector": {}, "cohortName": "team"}},
     events.LocalQueueChanged: {"spec": {"clusterQueue": "another"}},
     events.LimitRangeChanged: {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}},
     events.RuntimeClassChanged: {"overhead": {"podFixed": {"cpu": "1"}}},
 }
-"""The changed parts of the bad object. Of a namespace, the core reads only labels.
-
-Of a Topology, the core knows only that it exists.
-"""
+"""The changed parts of the bad object. Of a namespace, the core reads only labels."""
 
 
 def expected_failures(event: type[Any]) -> int:
