@@ -95,18 +95,20 @@ class Placing:
     ) -> dict[str, TopologyAssignment] | _Refused:
         """Return the places of podsets by name, or the podsets that have none."""
         placement = self._topologies.placement
+        assert placement is not None, "there are topologies"  # noqa: S101 narrows the type
         found: dict[str, TopologyAssignment] = {}
-        for flavor in dict.fromkeys(unit.flavor for unit in units):
-            topology = self._topologies.get(flavor)
-            assert topology is not None, "it would be refused"  # noqa: S101 narrows the type
-            assert placement is not None, "there are topologies"  # noqa: S101 narrows the type
-            of_flavor = [unit.pods for unit in units if unit.flavor == flavor]
-            placed = topology.place(
-                of_flavor, small_gaps_first=placement.small_gaps_first, without_usage=without_usage
-            )
-            if not isinstance(placed, dict):
-                return _Refused(tuple(pods.name for unit in of_flavor for pods in unit), placed)
-            found.update(placed)
+        with self._topologies.assuming() as assume:
+            for unit in units:
+                topology = self._topologies.get(unit.flavor)
+                assert topology is not None, "it would be refused"  # noqa: S101 narrows the type
+                placed = topology.place(
+                    unit.pods, small_gaps_first=placement.small_gaps_first, without_usage=without_usage
+                )
+                if not isinstance(placed, dict):
+                    return _Refused(tuple(pods.name for pods in unit.pods), placed)
+                found.update(placed)
+                for pods in unit.pods if unit is not units[-1] else ():
+                    assume(Place((unit.flavor,), placed[pods.name], pods.amounts_of_pod))
         return found
 
 

@@ -129,7 +129,7 @@ class Capacities:
         return self._set(leaf, pods, with_leader, has_leader=has_leader)
 
     def _free(self, leaf: Domain, resource: str) -> int:
-        free = leaf.allocatable.get(resource, 0)
+        free = leaf.allocatable.get(resource, 0) - leaf.assumed.get(resource, 0)
         return free if self._without_usage else free - leaf.used.get(resource, 0)
 
     def _fitting(self, leaf: Domain, leader: Amounts) -> int:

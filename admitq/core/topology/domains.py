@@ -64,6 +64,8 @@ class Domain:
     """What the nodes can allocate, without what pods of others request."""
     used: dict[str, int] = field(default_factory=dict[str, int])
     """The usage of admitted workloads."""
+    assumed: dict[str, int] = field(default_factory=dict[str, int])
+    """What the podsets take that were placed before other podsets of the same workload."""
 
 
 class _Placed(NamedTuple):
@@ -186,6 +188,16 @@ class DomainTree:
             self._note(leaf)
         elif not used:
             del self._usage[name]
+
+    def assume(self, name: LeafName, amounts: Iterable[tuple[str, int]], count: int) -> None:
+        """Count pods of the workload that is being placed; negative: they are not placed any more.
+
+        A leaf without nodes cannot be chosen, so nothing is counted there.
+        """
+        leaf = self._leaves.get(name)
+        if leaf is not None:
+            _add(leaf.assumed, dict(amounts), count)
+            self._note(leaf)
 
     def usage(self) -> dict[LeafName, Amounts]:
         """Return the usage of admitted workloads in each leaf, without leaves that are not used."""

@@ -1,8 +1,7 @@
 """The topology of one flavor: places podsets on its nodes (semantics, Topology-aware scheduling)."""
 
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -80,6 +79,11 @@ class FlavorTopology:
         for name, count in self._leaves(assignment):
             self.tree.add_usage(name, of_pod, times * count)
 
+    def assume(self, assignment: TopologyAssignment, of_pod: Amounts, *, times: int = 1) -> None:
+        """Count a podset of the workload that is being placed; undo that with ``times=-1``."""
+        for name, count in self._leaves(assignment):
+            self.tree.assume(name, of_pod, times * count)
+
     def has_room(self, assignment: TopologyAssignment) -> bool:
         """Whether the leaves of an assignment exist, and are not used beyond what is free."""
         leaves = [self.tree.find_leaf(name) for name, _ in self._leaves(assignment)]
@@ -98,50 +102,18 @@ class FlavorTopology:
             return ((values[-1:], count) for values, count in assignment.domains)
         return assignment.domains
 
-    @contextmanager
-    def _assuming(self) -> Generator[list[tuple[TopologyAssignment, Amounts]]]:
-        """Count the usage of the podsets that the caller appends, until the block ends."""
-        assumed: list[tuple[TopologyAssignment, Amounts]] = []
-        try:
-            yield assumed
-        finally:
-            for assignment, of_pod in assumed:
-                self.add_usage(assignment, of_pod, times=-1)
-
     # --- placement --------------------------------------------------------------------------------
 
     def place(
-        self,
-        units: Sequence[Sequence[PodsToPlace]],
-        *,
-        small_gaps_first: bool = True,
-        without_usage: bool = False,
+        self, unit: Sequence[PodsToPlace], *, small_gaps_first: bool = True, without_usage: bool = False
     ) -> Assignments | TopologyRefusal:
-        """Return where the podsets of a workload run, or why there is no place. Nothing changes.
+        """Return where the podsets of a unit run, or why there is no place. Nothing changes.
 
         Args:
-            units: podsets that are placed together: one, or a leader with its workers. Later units see the
-                earlier ones as usage.
+            unit: podsets that are placed together: one, or a leader with its workers.
             small_gaps_first: whether pods that require no domain get the fullest domains.
             without_usage: whether to assume that no other workload runs in the topology.
         """
-        found: Assignments = {}
-        with self._assuming() as assumed:
-            for unit in units:
-                placed = self._place_unit(
-                    unit, small_gaps_first=small_gaps_first, without_usage=without_usage
-                )
-                if not isinstance(placed, dict):
-                    return placed
-                found.update(placed)
-                for pods in unit:
-                    self.add_usage(placed[pods.name], pods.amounts_of_pod)
-                    assumed.append((placed[pods.name], pods.amounts_of_pod))
-        return found
-
-    def _place_unit(
-        self, unit: Sequence[PodsToPlace], *, small_gaps_first: bool, without_usage: bool
-    ) -> Assignments | TopologyRefusal:
         workers, leader = _split(unit)
         levels = find_levels(workers.request, self.tree.levels)
         if not isinstance(levels, RequestedLevels):

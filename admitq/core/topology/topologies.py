@@ -5,7 +5,8 @@ from the observed nodes and pods, and from the usage that is counted.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from admitq.core.amounts import Amounts
@@ -206,6 +207,29 @@ class Topologies:
         )
         self.release(places)
         return fits
+
+    @contextmanager
+    def assuming(self) -> Generator[Callable[[Place], None]]:
+        """Return a context with a function that counts the places of podsets, until the context ends.
+
+        Later podsets of the same workload do not get these places, also in a search without the usage of
+        other workloads.
+        """
+        assumed: list[Place] = []
+
+        def assume(place: Place) -> None:
+            assumed.append(place)
+            self._assume(place, 1)
+
+        try:
+            yield assume
+        finally:
+            for place in assumed:
+                self._assume(place, -1)
+
+    def _assume(self, place: Place, sign: int) -> None:
+        for name in self.list_concerned(place):
+            self._by_flavor[name].assume(place.assignment, place.of_pod, times=sign)
 
     # --- trees ------------------------------------------------------------------------------------
 

@@ -92,41 +92,37 @@ ROOMS = {"r1-a": 4, "r1-b": 2, "r2-a": 3, "r2-b": 3}
 
 
 @pytest.mark.parametrize(
-    ("units", "found"),
+    ("unit", "found"),
     [
-        ([[pods(5, required("rack"))]], {"main": on_hosts(r1_a=4, r1_b=1)}),
-        ([[pods(6, preferred("rack"))]], {"main": on_hosts(r1_a=4, r1_b=2)}),
-        ([[pods(7, preferred("rack"))]], {"main": on_hosts(r1_a=4, r2_a=3)}),
-        ([[pods(8, preferred("rack", (HOST_NAME, 2)))]], {"main": on_hosts(r1_a=4, r1_b=2, r2_a=2)}),
+        ([pods(5, required("rack"))], {"main": on_hosts(r1_a=4, r1_b=1)}),
+        ([pods(6, preferred("rack"))], {"main": on_hosts(r1_a=4, r1_b=2)}),
+        ([pods(7, preferred("rack"))], {"main": on_hosts(r1_a=4, r2_a=3)}),
+        ([pods(8, preferred("rack", (HOST_NAME, 2)))], {"main": on_hosts(r1_a=4, r1_b=2, r2_a=2)}),
         (
-            [[pods(2, unconstrained(), "a")], [pods(2, unconstrained(), "b")]],
-            {"a": on_hosts(r1_b=2), "b": on_hosts(r2_a=2)},
-        ),
-        (
-            [[pods(1, required("rack"), "leader", 2000), pods(4, required("rack"), "workers")]],
+            [pods(1, required("rack"), "leader", 2000), pods(4, required("rack"), "workers")],
             {"leader": on_hosts(r1_a=1), "workers": on_hosts(r1_a=2, r1_b=2)},
         ),
     ],
-    ids=["rack", "whole rack", "racks", "slices", "two podsets", "leader"],
+    ids=["rack", "whole rack", "racks", "slices", "leader"],
 )
-def test_places(units: list[list[PodsToPlace]], found: object) -> None:
+def test_places(unit: list[PodsToPlace], found: object) -> None:
     placed = topology(ROOMS)
-    assert placed.place(units) == found
+    assert placed.place(unit) == found
     assert placed.tree.usage() == {}
 
 
 def test_usage_of_others_is_ignored_on_an_empty_cluster() -> None:
     placed = topology({"r1-a": 2})
-    (unit,) = [[pods(2, required(HOST_NAME))]]
+    unit = [pods(2, required(HOST_NAME))]
     placed.add_usage(on_hosts(r1_a=1), unit[0].amounts_of_pod)
-    assert isinstance(placed.place([unit]), NoRoomInTopology)
-    assert placed.place([unit], without_usage=True) == {"main": on_hosts(r1_a=2)}
+    assert isinstance(placed.place(unit), NoRoomInTopology)
+    assert placed.place(unit, without_usage=True) == {"main": on_hosts(r1_a=2)}
 
 
 def test_without_the_small_gaps_first_large_gaps_are_filled_first() -> None:
     placed = topology(ROOMS)
-    assert placed.place([[pods(5, unconstrained())]]) == {"main": on_hosts(r1_b=2, r2_a=3)}
-    assert placed.place([[pods(5, unconstrained())]], small_gaps_first=False) == {
+    assert placed.place([pods(5, unconstrained())]) == {"main": on_hosts(r1_b=2, r2_a=3)}
+    assert placed.place([pods(5, unconstrained())], small_gaps_first=False) == {
         "main": on_hosts(r1_a=4, r1_b=1)
     }
 
@@ -137,7 +133,7 @@ def test_other_leaves_than_hosts_are_named_by_all_values() -> None:
         placed.tree.set_node(
             Node(rack, (("block", "b"), ("rack", rack)), allocatable=(("cpu", 2000), ("pods", 9)))
         )
-    assert placed.place([[pods(3, required("block"))]]) == {
+    assert placed.place([pods(3, required("block"))]) == {
         "main": TopologyAssignment(("block", "rack"), ((("b", "r1"), 2), (("b", "r2"), 1)))
     }
 
@@ -158,14 +154,14 @@ def test_other_leaves_than_hosts_are_named_by_all_values() -> None:
     ],
 )
 def test_refusals(request_: TopologyRequest, count: int, refusal: object) -> None:
-    assert topology(ROOMS).place([[pods(count, request_)]]) == refusal
+    assert topology(ROOMS).place([pods(count, request_)]) == refusal
 
 
 def test_a_leader_without_room_leaves_no_room_for_its_workers() -> None:
     unit = [pods(1, required("rack"), "leader", 9000), pods(2, required("rack"), "workers")]
-    assert topology(ROOMS).place([unit]) == NoRoomInTopology("tree", 1, 0, 2, 4)
+    assert topology(ROOMS).place(unit) == NoRoomInTopology("tree", 1, 0, 2, 4)
     unit = [replace(each, request=preferred("rack")) for each in unit]
-    assert topology(ROOMS).place([unit]) == NoRoomInTopology("tree", 1, 0, 2, 4)
+    assert topology(ROOMS).place(unit) == NoRoomInTopology("tree", 1, 0, 2, 4)
 
 
 SSD = NodeSelectorTerm((SelectorRequirement("disk", SelectorOperator.IN, ("ssd",)),))
@@ -193,7 +189,7 @@ def test_nodes_that_pods_do_not_accept_are_excluded(
     placed = topology({"r1-a": 1, "r1-b": 1, "r2-a": 1}, tolerations=of_flavor)
     labels = (("rack", "r3"), (HOST_NAME, "t"), ("disk", "ssd"))
     placed.tree.set_node(Node("t", labels, (TAINT,), (("cpu", 1000), ("pods", 1))))
-    refusal = placed.place([[replace(pods(9, required("rack")), **fields)]])
+    refusal = placed.place([replace(pods(9, required("rack")), **fields)])
     assert isinstance(refusal, NoRoomInTopology)
     assert dict(refusal.excluded) == excluded
 
@@ -201,4 +197,4 @@ def test_nodes_that_pods_do_not_accept_are_excluded(
 def test_few_shapes_are_kept() -> None:
     placed = topology({"r1-a": 4})
     for cpu in [*range(1, 400), 1000]:
-        assert isinstance(placed.place([[pods(1, required(HOST_NAME), cpu=cpu)]]), dict)
+        assert isinstance(placed.place([pods(1, required(HOST_NAME), cpu=cpu)]), dict)

@@ -23,7 +23,6 @@ from admitq.core.refusals import (
 )
 from admitq.core.requests import template_requesting
 from admitq.core.settings import CoreSettings, Placement
-from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.domains import HOST_NAME, Node
 from admitq.core.topology.refusals import NodeExclusion, NodeObstacle, NoRoomInTopology, TwoTopologies
 from admitq.core.topology.request import SliceLayer, TopologyRequest
@@ -83,6 +82,15 @@ class Racks(SmallCluster):
             for each in self.instructions
             if isinstance(each, ReserveQuota)
             for part in each.admission.pod_set_assignments
+            if part.topology is not None
+        }
+
+    def domains_by_pod_set(self) -> dict[str, dict[str, int]]:
+        """The number of pods on each host, by podset, of the workload that reserved quota last."""
+        (reserved,) = [each for each in self.instructions if isinstance(each, ReserveQuota)]
+        return {
+            part.name: {values[0]: count for values, count in part.topology.domains}
+            for part in reserved.admission.pod_set_assignments
             if part.topology is not None
         }
 
@@ -299,11 +307,55 @@ def test_a_leader_runs_in_the_rack_of_its_workers() -> None:
     )
     cluster.submit("a", "cq", pod_sets=pod_sets)
     cluster.decide()
-    (reserved_now,) = [each for each in cluster.instructions if isinstance(each, ReserveQuota)]
-    assert [part.topology for part in reserved_now.admission.pod_set_assignments] == [
-        TopologyAssignment((HOST_NAME,), ((("r1-a",), 1),)),
-        TopologyAssignment((HOST_NAME,), ((("r1-a",), 2), (("r1-b",), 4))),
-    ]
+    assert cluster.domains_by_pod_set() == {"leader": {"r1-a": 1}, "workers": {"r1-a": 2, "r1-b": 4}}
+
+
+def test_podsets_of_one_workload_get_different_places() -> None:
+    cluster = racks()
+    pods = template_requesting({"cpu": 1000})
+    pod_sets = tuple(PodSet(name, 8, pods, topology_request=RACK) for name in ("s1", "s2"))
+    cluster.submit("a", "cq", pod_sets=pod_sets)
+    cluster.decide()
+    assert cluster.domains_by_pod_set() == {
+        "s1": {"r1-a": 4, "r1-b": 4},
+        "s2": {"r2-a": 4, "r2-b": 4},
+    }
+
+
+def test_a_workload_that_no_empty_topology_holds_does_not_wait_for_preemption() -> None:
+    cluster = racks(preemption=LOWER)
+    cluster.submit_pods("low", 8)
+    cluster.run("low")
+    pods = template_requesting({"cpu": 1000})
+    pod_sets = tuple(PodSet(name, 8, pods, topology_request=RACK) for name in ("s1", "s2", "s3"))
+    cluster.submit("high", "cq", priority=1, pod_sets=pod_sets)
+    cluster.run()
+    assert preempted(cluster.instructions) == []
+    refusal = cluster.refusal("high")
+    assert isinstance(refusal, NoFlavorFits)
+    assert refusal.reason is NoFitReason.TOPOLOGY_PLACEMENT_FAILED
+
+
+def test_podsets_in_two_flavors_with_the_same_hosts_get_different_places() -> None:
+    cluster = racks()
+    cluster.send(happened.ResourceFlavorChanged(ResourceFlavor("others", topology_name="racks")))
+    pod_sets = tuple(
+        PodSet(f"s-{name}", 1, template_requesting({name: 1}), topology_request=RACK)
+        for name in ("gpu", "disk")
+    )
+    groups = tuple(
+        ResourceGroup((name,), (FlavorQuotas(flavor, ((name, ResourceQuota(9)),)),))
+        for name, flavor in (("gpu", "default"), ("disk", "others"))
+    )
+    cluster.put(queue("cq", resource_groups=groups))
+    for rack in ("r1", "r2"):
+        labels = (("rack", rack), (HOST_NAME, f"{rack}-a"))
+        # Each host has room for one pod, whatever it requests.
+        allocatable = (("disk", 9), ("gpu", 9), ("pods", 1))
+        cluster.send(happened.NodeChanged(Node(f"{rack}-a", labels, (), allocatable)))
+    cluster.submit("a", "cq", pod_sets=pod_sets)
+    cluster.decide()
+    assert cluster.domains_by_pod_set() == {"s-gpu": {"r1-a": 1}, "s-disk": {"r2-a": 1}}
 
 
 def test_quota_and_room_are_missing() -> None:
