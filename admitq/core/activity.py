@@ -54,6 +54,22 @@ def check_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:
     return tuple(sorted({rule.name for rule in cluster_queue.admission_checks}))
 
 
+def checks_of_controller(
+    controller: str, cluster_queue: ClusterQueue, checks: Mapping[str, AdmissionCheck]
+) -> tuple[str, ...]:
+    """Return the AdmissionChecks of a ClusterQueue that a controller owns, sorted.
+
+    Args:
+        controller: the name of the controller. No check has an empty one.
+        cluster_queue: the ClusterQueue.
+        checks: all AdmissionChecks that exist, by name.
+    """
+    if not controller:
+        return ()
+    named = (checks.get(name) for name in check_names(cluster_queue))
+    return tuple(check.name for check in named if check is not None and check.controller_name == controller)
+
+
 def _quarantined(queue: ClusterQueue, _objects: ReferencedObjects) -> tuple[str, ...] | None:
     return () if queue.quarantined else None
 
@@ -79,33 +95,26 @@ def _inactive_checks(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[s
     return tuple(check.name for check in checks if check is not None and not check.active) or None
 
 
-def _checks_of(controller: str, queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...]:
-    if not controller:
-        return ()
-    checks = (objects.checks.get(name) for name in check_names(queue))
-    return tuple(check.name for check in checks if check is not None and check.controller_name == controller)
-
-
 def _several_multikueue(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
-    names = _checks_of(objects.settings.multikueue_controller, queue, objects)
+    names = checks_of_controller(objects.settings.multikueue_controller, queue, objects.checks)
     return names if len(names) > 1 else None
 
 
 def _multikueue_per_flavor(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
-    names = _checks_of(objects.settings.multikueue_controller, queue, objects)
+    names = checks_of_controller(objects.settings.multikueue_controller, queue, objects.checks)
     restricted = {rule.name for rule in queue.admission_checks if rule.on_flavors}
     return tuple(name for name in names if name in restricted) or None
 
 
 def _multikueue_with_provisioning(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
-    multikueue = _checks_of(objects.settings.multikueue_controller, queue, objects)
-    provisioning = _checks_of(objects.settings.provisioning_controller, queue, objects)
+    multikueue = checks_of_controller(objects.settings.multikueue_controller, queue, objects.checks)
+    provisioning = checks_of_controller(objects.settings.provisioning_controller, queue, objects.checks)
     return (multikueue[0], provisioning[0]) if multikueue and provisioning else None
 
 
 def _missing_topologies(queue: ClusterQueue, objects: ReferencedObjects) -> tuple[str, ...] | None:
     """Return missing topologies, each followed by its flavor. With MultiKueue, other clusters have them."""
-    if _checks_of(objects.settings.multikueue_controller, queue, objects):
+    if checks_of_controller(objects.settings.multikueue_controller, queue, objects.checks):
         return None
     flavors = (objects.flavors.get(name) for name in flavor_names(queue))
     return (

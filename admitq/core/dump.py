@@ -29,7 +29,7 @@ from admitq.core import (
 )
 from admitq.core.admission_fair_sharing import DumpedAccounts
 from admitq.core.charging_state import SeenAdmitted
-from admitq.core.entries import Assumption, ClusterQueueEntry, FailedReservations
+from admitq.core.entries import AssumedPlaces, Assumption, ClusterQueueEntry, FailedReservations
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
@@ -53,7 +53,7 @@ from admitq.core.world import World
 _NAME: Final = "is"
 
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of the dump format. Dumps of other versions cannot be read."""
 
 
@@ -113,6 +113,7 @@ class Dump:
     cycle: int
     objects: DumpedObjects
     assumptions: tuple[tuple[ObjectKey, Assumption], ...]
+    assumed_places: tuple[tuple[ObjectKey, AssumedPlaces], ...]
     preemptions: tuple[Preempt, ...]
     halted: bool
     second_passes: tuple[SecondPass, ...]
@@ -137,6 +138,11 @@ def take(world: World) -> Dump:
         objects=_take_objects(world),
         assumptions=tuple(
             (entry.workload.key, entry.assumed) for entry in entries if entry.assumed is not None
+        ),
+        assumed_places=tuple(
+            (entry.workload.key, entry.assumed_places)
+            for entry in entries
+            if entry.assumed_places is not None
         ),
         preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
         halted=world.is_halted,
@@ -243,6 +249,11 @@ def restore_unobserved(world: World, dump: Dump) -> None:
         entry = world.workloads[key]
         entry.assumed = assumption
         world.settle(entry, 0)
+    _check("assumed_places", (key for key, _ in dump.assumed_places), world.workloads)
+    for key, places in dump.assumed_places:
+        entry = world.workloads[key]
+        entry.assumed_places = places
+        world.settle(entry, 0)
     _check("failed_reservations", (key for key, _ in dump.failed_reservations), world.workloads)
     for key, failed in dump.failed_reservations:
         world.workloads[key].failed = failed
@@ -303,6 +314,7 @@ def _is_value(kind: object) -> bool:
 
 
 _OWN_KINDS: Final = (
+    AssumedPlaces,
     Assumption,
     FailedReservations,
     SeenAdmitted,

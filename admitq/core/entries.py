@@ -89,6 +89,16 @@ class Assumption(NamedTuple):
         return cls(admission, admit, now // SECOND * SECOND)
 
 
+class AssumedPlaces(NamedTuple):
+    """Topology assignments that were decided for a workload with quota, and that are not observed yet.
+
+    ``admission`` is the reservation with them, and ``former`` the observed reservation to which they belong.
+    """
+
+    admission: Admission
+    former: Admission
+
+
 class FailedReservations(NamedTuple):
     """Reservations of a workload that could not be written, since the workload last changed.
 
@@ -113,6 +123,7 @@ class WorkloadEntry:
 
     workload: Workload
     assumed: Assumption | None = None
+    assumed_places: AssumedPlaces | None = None
     held: Reservation | None = None
     """The reservation that is counted for it."""
     counted_in: ObjectKey | None = None
@@ -183,7 +194,7 @@ class WorkloadEntry:
     def admission(self) -> Admission | None:
         """The reservation that it has, or that is being written."""
         if self.workload.admission is not None:
-            return self.workload.admission
+            return self.workload.admission if self.assumed_places is None else self.assumed_places.admission
         return None if self.assumed is None else self.assumed.admission
 
     @property

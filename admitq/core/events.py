@@ -184,6 +184,14 @@ class ReservationDiscarded:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologyAssignmentFailed:
+    """Topology assignments of a workload with quota could not be written. The core searches them again."""
+
+    key: ObjectKey
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class PreemptionFailed:
     """A preemption could not be written: the victim is not evicted. The core retries the preemptors."""
 
@@ -251,6 +259,7 @@ Event = (
     | WorkloadDeleted
     | ReservationFailed
     | ReservationDiscarded
+    | TopologyAssignmentFailed
     | PreemptionFailed
     | LimitRangeChanged
     | LimitRangeDeleted

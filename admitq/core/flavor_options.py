@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 from admitq.core.amounts import UNLIMITED, Amounts, FlavorResource, add, amounts
 from admitq.core.assignments import Assignment
 from admitq.core.cohorts import CohortTrees, Node
+from admitq.core.delayed_places import find_flavors_placed_later, is_placed_elsewhere
 from admitq.core.model import (
+    AdmissionCheck,
     ClusterQueue,
     ClusterQueuePreemption,
     FlavorFungibility,
@@ -243,6 +245,10 @@ class FlavorOptions:
     """The levels of the topologies of flavors, by flavor. Empty if no flavor has a topology."""
     implies_topology: bool = False
     """Whether all flavors have a topology, so that all podsets are placed."""
+    placed_later: frozenset[str] = frozenset()
+    """The flavors in which pods get their places only when the admission checks are ready."""
+    placed_elsewhere: bool = False
+    """Whether other clusters have the nodes and the topologies."""
     refused: Mapping[str, FlavorRefusal] = field(default_factory=dict[str, FlavorRefusal])
     """The refusals of flavors that a constraint other than quota refuses."""
     cached: dict[tuple[PodSetDemand, ...], RequestOptions] = field(
@@ -271,6 +277,7 @@ def build_flavor_options(
     flavors: Mapping[str, ResourceFlavor],
     settings: CoreSettings,
     topologies: Topologies | None = None,
+    checks: Mapping[str, AdmissionCheck] | None = None,
 ) -> FlavorOptions:
     """Build the flavor options of a ClusterQueue.
 
@@ -281,6 +288,7 @@ def build_flavor_options(
         flavors: all flavors by name.
         settings: the settings of the core.
         topologies: the topologies of flavors; None: none.
+        checks: all AdmissionChecks by name; None: none.
     """
     groups: list[GroupWithCells] = []
     for group in cluster_queue.resource_groups:
@@ -311,6 +319,10 @@ def build_flavor_options(
         places_pods=settings.placement is not None,
         topologies=levels,
         implies_topology=bool(levels) and len(levels) == len({flavor.name for flavor in specs}),
+        placed_later=find_flavors_placed_later(cluster_queue, checks or {}, settings)
+        if levels
+        else frozenset(),
+        placed_elsewhere=bool(levels) and is_placed_elsewhere(cluster_queue, checks or {}, settings),
     )
 
 
@@ -363,6 +375,8 @@ def find_topology_refusal(
         return TopologyUnsupported(flavor) if are_requested else None
     if not (are_requested or options.implies_topology):
         return TopologyOnly(flavor)
+    if options.placed_elsewhere:
+        return None
     levels = options.topologies[flavor]
     if levels is None:
         return TopologyMissing(flavor)

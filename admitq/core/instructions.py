@@ -45,6 +45,18 @@ class ReserveQuota(NamedTuple):
     replaces: ObjectKey | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AssignTopology:
+    """Write the topology assignments of a workload that holds quota. The core counts them already.
+
+    If they cannot be written, send TopologyAssignmentFailed.
+    """
+
+    key: ObjectKey
+    uid: str
+    admission: Admission
+
+
 class PreemptionReason(StrEnum):
     """Why a workload may be preempted (reasons of condition Preempted)."""
 
@@ -129,6 +141,7 @@ class RefreshCohort:
 
 Instruction = (
     ReserveQuota
+    | AssignTopology
     | Preempt
     | TargetsRecomputed
     | ReportPending

@@ -288,7 +288,7 @@ def _check_pods(world: World) -> None:
 
 
 def _check_second_passes(world: World) -> None:
-    needed = sorted(key for key, entry in world.workloads.items() if needs_second_pass(entry.workload))
+    needed = sorted(key for key, entry in world.workloads.items() if needs_second_pass(entry))
     scheduled = sorted(second_pass.key for second_pass in world.second_passes.scheduled)
     expect("workloads that need a second pass", scheduled, needed)
 
@@ -299,6 +299,7 @@ def _check_outbox_is_empty(world: World) -> None:
             raise InvariantViolated(f"{name} has a head that no cycle would take")
     decided = (
         world.outbox.reservations,
+        world.outbox.topology_assignments,
         world.outbox.preemptions,
         world.outbox.recomputations,
         world.outbox.reports,

@@ -407,6 +407,17 @@ class ResourceProblem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class PodSetUpdate(HashedOnce):
+    """What an admission check adds to the pods of a podset and what decides on which nodes they may run."""
+
+    pod_set: str
+    node_selector: Labels = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+    __hash__ = HashedOnce.__hash__
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadRequest:
     """What a workload requests, and when it may be evaluated.
 
@@ -440,6 +451,7 @@ class Workload(WorkloadRequest):
     ``admission`` is set while quota is reserved, since ``reserved_at``. ``admitted`` and ``pods_ready`` are
     the conditions of these names. ``evicted`` is condition Evicted, which stays True after the eviction until
     the next reservation. ``evicted_at`` is the instant since which it is True; 0 if not known.
+    ``pod_set_updates`` are those of all admission checks.
     """
 
     admission: Admission | None = None
@@ -452,3 +464,4 @@ class Workload(WorkloadRequest):
     deleting: bool = False
     waiting_for_replacement_pods: bool = False
     admission_checks: tuple[tuple[str, CheckState], ...] = ()
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()

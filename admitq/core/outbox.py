@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from admitq.core.instructions import (
+    AssignTopology,
     Instruction,
     Preempt,
     ReportPending,
@@ -20,6 +21,7 @@ class Outbox:
     """Instructions in the order of decision, and queues with statuses that may have changed."""
 
     reservations: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
+    topology_assignments: list[AssignTopology] = field(default_factory=list[AssignTopology])
     preemptions: list[Preempt] = field(default_factory=list[Preempt])
     recomputations: list[TargetsRecomputed] = field(default_factory=list[TargetsRecomputed])
     second_pass_reports: list[ReportSecondPass] = field(default_factory=list[ReportSecondPass])
@@ -43,10 +45,11 @@ class Outbox:
         )
 
     def take_decisions(self) -> list[Instruction]:
-        """Remove and return reservations, then preemptions, recomputations and reports of second passes."""
+        """Remove and return decisions: first reservations, last reports of second passes."""
         result: list[Instruction] = []
         for decided in (
             self.reservations,
+            self.topology_assignments,
             self.preemptions,
             self.recomputations,
             self.second_pass_reports,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from admitq.core.cohorts import CohortTrees, Node
-from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
+from admitq.core.entries import AssumedPlaces, ClusterQueueEntry, WorkloadEntry
 from admitq.core.indexes import discard
 from admitq.core.instructions import Preempt
 from admitq.core.ledger import Ledger, Reservation, Usage, is_void, usage_of
@@ -25,6 +25,11 @@ from admitq.core.settings import CoreSettings
 from admitq.core.topology.topologies import Place, Topologies, places_of
 
 _STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
+
+
+def _may_get_places(workload: Workload, places: AssumedPlaces) -> bool:
+    """Whether the write of topology assignments may still succeed: the reservation is the same as before."""
+    return workload.admission == places.former and not (workload.finished or workload.evicted)
 
 
 class Reservations:
@@ -86,6 +91,8 @@ class Reservations:
         workload, assumed = entry.workload, entry.assumed
         if assumed is not None and (workload.admission is not None or workload.finished):
             entry.assumed = None
+        if entry.assumed_places is not None and not _may_get_places(workload, entry.assumed_places):
+            entry.assumed_places = None
         self._index_inactive(entry)
         reservation = self._reservation_of(entry)
         if reservation is None or (workload.evicted and workload.admission is not None):
@@ -192,11 +199,11 @@ class Reservations:
         workload, assumed = entry.workload, entry.assumed
         if workload.finished or self.is_void(entry):
             return None
-        admission, admitted = workload.admission, workload.admitted
+        admission, admitted = entry.admission, workload.admitted
         if admission is None:
-            if assumed is None:
-                return None
-            admission, admitted = assumed.admission, assumed.admit
+            return None
+        if workload.admission is None and assumed is not None:
+            admitted = assumed.admit
         usage = self._usage_of(workload, admission)
         if workload.replaces is not None:
             usage = self._beyond_original(entry, usage)

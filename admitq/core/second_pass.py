@@ -11,7 +11,8 @@ import heapq
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from admitq.core.model import SECOND, CheckState, Instant, ObjectKey, Workload
+from admitq.core.entries import WorkloadEntry
+from admitq.core.model import SECOND, CheckState, Instant, ObjectKey
 
 FIRST_DELAY: Final = SECOND
 """Nanoseconds before the first attempt. Each failure doubles the delay."""
@@ -20,10 +21,11 @@ LONGEST_DELAY: Final = 30 * SECOND
 """The longest delay, in nanoseconds."""
 
 
-def needs_second_pass(workload: Workload) -> bool:
+def needs_second_pass(entry: WorkloadEntry) -> bool:
     """Whether a workload holds quota and needs only a topology assignment to be admitted."""
+    workload = entry.workload
     checks, admission = workload.admission_checks, workload.admission
-    if not checks or admission is None:
+    if not checks or admission is None or entry.assumed_places is not None:
         return False
     is_over = workload.admitted or workload.evicted or workload.finished or not workload.active
     return (

@@ -182,7 +182,7 @@ class World:
         """Count the quota that a workload holds, and queue it where it belongs, by its present value."""
         self.reservations.settle(entry)
         self.settle_queue(entry, now)
-        self.second_passes.settle(entry.workload.key, now, needed=needs_second_pass(entry.workload))
+        self.second_passes.settle(entry.workload.key, now, needed=needs_second_pass(entry))
 
     def settle_reservation(self, entry: WorkloadEntry) -> None:
         """As ``Reservations.settle``."""

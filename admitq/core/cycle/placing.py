@@ -2,41 +2,25 @@
 
 Source: semantics, TAS step and partial admission.
 
+In some flavors, pods get their places later (``delayed_places``): their podsets are marked.
+
 An assignment that fits into unused quota may have no place in a topology. It then needs preemption, as if
 quota were missing: all (flavor, resource) pairs of its placed podsets are contested. If the pods would have
 no place even without other workloads in the topology, nothing helps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
+from admitq.core.cycle.units_to_place import Unit, Unplaced, find_places, list_units
 from admitq.core.flavor_options import FlavorOptions
 from admitq.core.instructions import FitMode
-from admitq.core.model import PodSetAssignment
-from admitq.core.refusals import NoFitReason, NoFlavorFits, PodSetRefusals
+from admitq.core.refusals import NoFitReason, NoFlavorFits
 from admitq.core.requests import PodSetDemand
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.flavor_topology import PodsToPlace
-from admitq.core.topology.refusals import TopologyRefusal, TwoTopologies
-from admitq.core.topology.request import IMPLIED
 from admitq.core.topology.topologies import Place, Topologies, places_of
-
-
-class _Unit(NamedTuple):
-    """Podsets that are placed together, and the flavor with their topology."""
-
-    flavor: str
-    pods: tuple[PodsToPlace, ...]
-
-
-class _Refused(NamedTuple):
-    """Podsets that have no place, and why."""
-
-    names: tuple[str, ...]
-    refusal: TopologyRefusal
 
 
 class Placing:
@@ -59,7 +43,11 @@ class Placing:
         self._topologies = topologies
         self._demands = demands
         self._assignment = assignment
-        self._units = _list_units(options, demands, assignment)
+        self._units = list_units(options.topologies.keys(), demands, assignment.pod_sets)
+        if not isinstance(self._units, Unplaced) and options.placed_later:
+            later = [unit for unit in self._units if unit.flavor in options.placed_later]
+            self._units = [unit for unit in self._units if unit.flavor not in options.placed_later]
+            self._assignment = _mark_placed_later(assignment, later)
 
     def place(self) -> Assignment:
         """Return the assignment with the places of its pods.
@@ -68,79 +56,38 @@ class Placing:
         without other workloads in the topology. If there are none either, it fits no flavor.
         """
         assignment = self._assignment
-        if isinstance(self._units, _Refused):
+        if isinstance(self._units, Unplaced):
             return _refuse(assignment, self._units)
         if not self._units:
             return assignment
         refused = None
         if assignment.mode is FitMode.FIT:
-            found = self._find(self._units)
+            found = find_places(self._topologies, self._units)
             if isinstance(found, dict):
                 return _with_places(self._demands, assignment, found)
             refused = found
-        found = self._find(self._units, without_usage=True)
-        if isinstance(found, _Refused):
+        found = find_places(self._topologies, self._units, without_usage=True)
+        if isinstance(found, Unplaced):
             return _refuse(assignment, refused or found)
         return _needing_preemption(_with_places(self._demands, assignment, found), refused)
 
     def place_now(self) -> tuple[Place, ...]:
         """Return the places that the pods of the assignment have now; empty if there are none."""
-        found = self._units if isinstance(self._units, _Refused) else self._find(self._units)
-        if isinstance(found, _Refused):
+        if isinstance(self._units, Unplaced):
+            return ()
+        found = find_places(self._topologies, self._units)
+        if isinstance(found, Unplaced):
             return ()
         return _with_places(self._demands, self._assignment, found).places
 
-    def _find(
-        self, units: Sequence[_Unit], *, without_usage: bool = False
-    ) -> dict[str, TopologyAssignment] | _Refused:
-        """Return the places of podsets by name, or the podsets that have none."""
-        placement = self._topologies.placement
-        assert placement is not None, "there are topologies"  # noqa: S101 narrows the type
-        found: dict[str, TopologyAssignment] = {}
-        with self._topologies.assuming() as assume:
-            for unit in units:
-                topology = self._topologies.get(unit.flavor)
-                assert topology is not None, "it would be refused"  # noqa: S101 narrows the type
-                placed = topology.place(
-                    unit.pods, small_gaps_first=placement.small_gaps_first, without_usage=without_usage
-                )
-                if not isinstance(placed, dict):
-                    return _Refused(tuple(pods.name for pods in unit.pods), placed)
-                found.update(placed)
-                for pods in unit.pods if unit is not units[-1] else ():
-                    assume(Place((unit.flavor,), placed[pods.name], pods.amounts_of_pod))
-        return found
 
-
-def _list_units(
-    options: FlavorOptions, demands: tuple[PodSetDemand, ...], assignment: Assignment
-) -> list[_Unit] | _Refused:
-    """Return the podsets to place, in order. Podsets of one group are placed together."""
-    groups: dict[str | int, list[tuple[PodSetDemand, PodSetAssignment]]] = {}
-    for index, (demand, part) in enumerate(zip(demands, assignment.pod_sets, strict=True)):
-        group = demand.pod_set.group
-        groups.setdefault(index if group is None else group, []).append((demand, part))
-    units: list[_Unit] = []
-    for members in groups.values():
-        flavors = {flavor for _, part in members for _, flavor in part.flavors}
-        placed_in = sorted(flavors & options.topologies.keys())
-        if len(placed_in) > 1:
-            return _Refused(tuple(part.name for _, part in members), TwoTopologies(tuple(placed_in)))
-        if placed_in:
-            units.append(_Unit(placed_in[0], tuple(_to_place(*member) for member in members)))
-    return units
-
-
-def _to_place(demand: PodSetDemand, part: PodSetAssignment) -> PodsToPlace:
-    pod_set = demand.pod_set
-    return PodsToPlace(
-        part.name,
-        part.count,
-        demand.on_node,
-        pod_set.topology_request or IMPLIED,
-        pod_set.node_selector,
-        pod_set.required_node_affinity,
-        pod_set.tolerations,
+def _mark_placed_later(assignment: Assignment, units: Iterable[Unit]) -> Assignment:
+    names = {pods.name for unit in units for pods in unit.pods}
+    return assignment._replace(
+        pod_sets=tuple(
+            replace(part, lacks_topology_assignment=True) if part.name in names else part
+            for part in assignment.pod_sets
+        )
     )
 
 
@@ -152,21 +99,20 @@ def _with_places(
     return assignment._replace(pod_sets=pod_sets, places=places_of(zip(pod_sets, on_node, strict=True)))
 
 
-def _refuse(assignment: Assignment, refused: _Refused) -> Assignment:
+def _refuse(assignment: Assignment, refused: Unplaced) -> Assignment:
     """Return an assignment that fits no flavor, because podsets have no place."""
-    parts = tuple(PodSetRefusals(name, (refused.refusal,)) for name in refused.names)
     return assignment._replace(
         pod_sets=(),
         usage=(),
         mode=FitMode.NO_FIT,
         contested=frozenset(),
-        refusal=NoFlavorFits(parts, NoFitReason.TOPOLOGY_PLACEMENT_FAILED),
+        refusal=NoFlavorFits(refused.refusals, NoFitReason.TOPOLOGY_PLACEMENT_FAILED),
         considered_flavors=(),
         lacks_room=True,
     )
 
 
-def _needing_preemption(assignment: Assignment, refused: _Refused | None) -> Assignment:
+def _needing_preemption(assignment: Assignment, refused: Unplaced | None) -> Assignment:
     """Return an assignment that fits once other workloads have left.
 
     Args:
@@ -181,8 +127,7 @@ def _needing_preemption(assignment: Assignment, refused: _Refused | None) -> Ass
     }
     refusal = assignment.refusal
     if refused is not None:
-        parts = tuple(PodSetRefusals(name, (refused.refusal,)) for name in refused.names)
-        refusal = NoFlavorFits(parts, NoFitReason.WAITING_FOR_QUOTA)
+        refusal = NoFlavorFits(refused.refusals, NoFitReason.WAITING_FOR_QUOTA)
     return assignment._replace(
         mode=min(assignment.mode, FitMode.PREEMPT),
         contested=assignment.contested | contested,

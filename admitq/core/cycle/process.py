@@ -285,7 +285,8 @@ def reserve(cycle: Cycle, entry: CycleEntry) -> None:
     assert assignment is not None  # noqa: S101 narrows the type
     workload_entry = world.workloads[workload.key]
     admission = Admission(entry.queue.spec.name, assignment.pod_sets)
-    admit = are_checks_ready(entry.queue.spec, workload, admission)
+    lacks_places = any(part.lacks_topology_assignment for part in admission.pod_set_assignments)
+    admit = not lacks_places and are_checks_ready(entry.queue.spec, workload, admission)
     world.dequeue(workload_entry)
     workload_entry.assumed = Assumption.decided(admission, cycle.now, admit=admit)
     cycle.reserved[workload.key] = None

@@ -1,15 +1,16 @@
 """Second passes: at the beginning of a cycle, search topology assignments for workloads that hold quota.
 
-The workloads keep their quota and flavors, whatever the result. Topologies are not supported yet: every
-second pass is refused, and the refusal is reported.
+The workloads keep their quota and flavors, whatever the result.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from admitq.core.cycle.inadmissibility import inadmissibility
-from admitq.core.entries import WorkloadEntry
-from admitq.core.instructions import ReportSecondPass
-from admitq.core.model import Admission, Instant, ResourceFlavor
+from admitq.core.cycle.units_to_place import Unplaced, find_places, list_units
+from admitq.core.entries import AssumedPlaces, WorkloadEntry
+from admitq.core.instructions import AssignTopology, ReportSecondPass
+from admitq.core.model import Admission, Instant, PodSetUpdate, ResourceFlavor
 from admitq.core.refusals import (
     ClusterQueueNotFound,
     FlavorNotFound,
@@ -21,6 +22,8 @@ from admitq.core.refusals import (
     TopologyMissing,
     TopologyUnsupported,
 )
+from admitq.core.requests import PodSetDemand
+from admitq.core.topology.topologies import Topologies
 from admitq.core.world import World
 
 
@@ -35,32 +38,103 @@ def try_second_passes(world: World, now: Instant) -> Iterator[None]:
     for second_pass in world.second_passes.take_due(now):
         world.deciding = second_pass.key
         entry = world.workloads[second_pass.key]
-        admission = entry.workload.admission
-        assert admission is not None  # noqa: S101 narrows the type
-        refusal = _refusal(world, entry, admission)
-        world.outbox.second_pass_reports.append(
-            ReportSecondPass(second_pass.key, entry.workload.uid, refusal)
-        )
-        world.second_passes.reschedule(second_pass, now)
+        found = _place(world, entry)
+        if isinstance(found, Admission):
+            _assign(world, entry, found, now)
+        else:
+            world.outbox.second_pass_reports.append(
+                ReportSecondPass(second_pass.key, entry.workload.uid, found)
+            )
+            world.second_passes.reschedule(second_pass, now)
         yield
     world.deciding = None
 
 
-def _refusal(world: World, entry: WorkloadEntry, admission: Admission) -> Refusal:
+def _place(world: World, entry: WorkloadEntry) -> Admission | Refusal:
+    """Return the reservation of a workload with its topology assignments, or why it gets none now."""
+    workload, admission = entry.workload, entry.workload.admission
+    assert admission is not None  # noqa: S101 narrows the type
     queue = world.cluster_queues.get(admission.cluster_queue)
     if queue is None:
         return ClusterQueueNotFound(admission.cluster_queue)
-    return inadmissibility(world, queue, entry.workload) or _refuse_topology(world, admission)
+    refusal = inadmissibility(world, queue, workload) or _refuse_flavors(world, admission)
+    if refusal is not None:
+        return refusal
+    demands = world.request_rules.resolve(workload).demands
+    return _place_lacking(world.topologies, demands, admission, workload.pod_set_updates)
 
 
-def _refuse_topology(world: World, admission: Admission) -> NoFlavorFits:
-    """Return why the first podset that needs a topology assignment gets none, by flavor."""
-    assignment = next(
-        assignment for assignment in admission.pod_set_assignments if assignment.lacks_topology_assignment
+def _place_lacking(
+    topologies: Topologies,
+    demands: tuple[PodSetDemand, ...],
+    admission: Admission,
+    updates: Iterable[PodSetUpdate] = (),
+) -> Admission | NoFlavorFits:
+    """Return a reservation with the topology assignments that it lacks, or why these are not possible now.
+
+    Args:
+        topologies: the topologies of all flavors.
+        demands: what each podset requests.
+        admission: the reservation.
+        updates: what admission checks have added to the pods.
+    """
+    by_name = {demand.pod_set.name: _updated(demand, updates) for demand in demands}
+    # A podset that the workload does not have has no pods to place: another program wrote the reservation.
+    waiting = tuple(
+        part
+        for part in admission.pod_set_assignments
+        if part.lacks_topology_assignment and part.name in by_name
     )
-    flavors = sorted({flavor for _, flavor in assignment.flavors})
-    refusals = tuple(_topology_refusal(name, world.catalog.flavors.get(name)) for name in flavors)
-    return NoFlavorFits((PodSetRefusals(assignment.name, refusals),), NoFitReason.NO_MATCHING_FLAVOR)
+    units = list_units(topologies.flavors, tuple(by_name[part.name] for part in waiting), waiting)
+    found = units if isinstance(units, Unplaced) else find_places(topologies, units)
+    if isinstance(found, Unplaced):
+        return NoFlavorFits(found.refusals, NoFitReason.TOPOLOGY_PLACEMENT_FAILED)
+    return replace(
+        admission,
+        pod_set_assignments=tuple(
+            replace(part, topology=found.get(part.name), lacks_topology_assignment=False)
+            if part.lacks_topology_assignment
+            else part
+            for part in admission.pod_set_assignments
+        ),
+    )
+
+
+def _updated(demand: PodSetDemand, updates: Iterable[PodSetUpdate]) -> PodSetDemand:
+    """Return the demand of a podset with the node selectors and tolerations that admission checks added."""
+    pod_set = demand.pod_set
+    of_pod_set = [update for update in updates if update.pod_set == pod_set.name]
+    if not of_pod_set:
+        return demand
+    selectors = tuple(pair for update in of_pod_set for pair in update.node_selector)
+    tolerations = tuple(each for update in of_pod_set for each in update.tolerations)
+    return replace(
+        demand,
+        pod_set=replace(
+            pod_set,
+            node_selector=(*pod_set.node_selector, *selectors),
+            tolerations=(*pod_set.tolerations, *tolerations),
+        ),
+    )
+
+
+def _assign(world: World, entry: WorkloadEntry, placed: Admission, now: Instant) -> None:
+    """Count the places of a workload as if they were written, and add the instruction to write them."""
+    workload = entry.workload
+    assert workload.admission is not None  # noqa: S101 narrows the type
+    entry.assumed_places = AssumedPlaces(placed, workload.admission)
+    world.settle(entry, now)
+    world.outbox.topology_assignments.append(AssignTopology(workload.key, workload.uid, placed))
+
+
+def _refuse_flavors(world: World, admission: Admission) -> NoFlavorFits | None:
+    """Return why the first podset that needs a topology assignment has no topology; None if all have one."""
+    for assignment in admission.pod_set_assignments:
+        flavors = sorted({flavor for _, flavor in assignment.flavors})
+        if assignment.lacks_topology_assignment and not any(map(world.topologies.get, flavors)):
+            refusals = tuple(_topology_refusal(name, world.catalog.flavors.get(name)) for name in flavors)
+            return NoFlavorFits((PodSetRefusals(assignment.name, refusals),), NoFitReason.NO_MATCHING_FLAVOR)
+    return None
 
 
 def _topology_refusal(name: str, flavor: ResourceFlavor | None) -> FlavorRefusal:

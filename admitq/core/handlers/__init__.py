@@ -53,6 +53,7 @@ HANDLERS: Final[dict[type[Event], Handler]] = {
     events.WorkloadDeleted: workloads.delete_workload,
     events.ReservationFailed: workloads.undo_failed_reservation,
     events.ReservationDiscarded: workloads.discard_reservation,
+    events.TopologyAssignmentFailed: workloads.undo_topology_assignment,
     events.PreemptionFailed: workloads.undo_preemption,
     events.CyclesRequested: cycles.run_requested_cycles,
 }

@@ -9,7 +9,13 @@ from admitq.core.world import World
 def update_flavor_options(world: World, entry: ClusterQueueEntry) -> None:
     """Build the flavor options of a ClusterQueue, after the ClusterQueue or one of its flavors changed."""
     entry.flavor_options = build_flavor_options(
-        entry.spec, world.cohort_trees, entry.node, world.catalog.flavors, world.settings, world.topologies
+        entry.spec,
+        world.cohort_trees,
+        entry.node,
+        world.catalog.flavors,
+        world.settings,
+        world.topologies,
+        world.catalog.checks,
     )
 
 

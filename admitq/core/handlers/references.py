@@ -36,13 +36,26 @@ def update_check(world: World, event: AdmissionCheckChanged, _now: Instant) -> N
     check = event.admission_check
     if world.catalog.checks.get(check.name) != check:
         world.catalog.checks[check.name] = check
-        _update_activity(world, world.catalog.cluster_queues_by_check.get(check.name, ()))
+        _check_changed(world, world.catalog.cluster_queues_by_check.get(check.name, ()))
 
 
 def delete_check(world: World, event: AdmissionCheckDeleted, _now: Instant) -> None:
     """Remove an AdmissionCheck."""
     if world.catalog.checks.pop(event.name, None) is not None:
-        _update_activity(world, world.catalog.cluster_queues_by_check.get(event.name, ()))
+        _check_changed(world, world.catalog.cluster_queues_by_check.get(event.name, ()))
+
+
+def _check_changed(world: World, cluster_queues: Iterable[str]) -> None:
+    """Update the ClusterQueues that refer to a changed check. It may decide when pods are placed."""
+    names = list(cluster_queues)
+    _update_activity(world, names)
+    for name in names:
+        entry = world.cluster_queues[name]
+        former = entry.flavor_options
+        if former.topologies:
+            update_flavor_options(world, entry)
+            if entry.flavor_options.placed_later != former.placed_later:
+                world.waiting.cluster_queue_changed(entry)
 
 
 def update_topology(world: World, event: TopologyChanged, _now: Instant) -> None:

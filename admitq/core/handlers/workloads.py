@@ -6,6 +6,7 @@ from admitq.core.events import (
     PreemptionFailed,
     ReservationDiscarded,
     ReservationFailed,
+    TopologyAssignmentFailed,
     WorkloadChanged,
     WorkloadDeleted,
 )
@@ -122,6 +123,14 @@ def _forget_assumption(world: World, entry: WorkloadEntry, now: Instant) -> None
     entry.assumed = None
     world.settle(entry, now)
     charging.discharge(world, entry)
+
+
+def undo_topology_assignment(world: World, event: TopologyAssignmentFailed, now: Instant) -> None:
+    """Return the places of topology assignments that could not be written."""
+    entry = world.workloads.get(event.key)
+    if entry is not None and entry.workload.uid == event.uid and entry.assumed_places is not None:
+        entry.assumed_places = None
+        world.settle(entry, now)
 
 
 def undo_preemption(world: World, event: PreemptionFailed, _now: Instant) -> None:

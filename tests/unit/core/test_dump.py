@@ -153,5 +153,5 @@ def test_empty_state_is_restored_from_its_dump() -> None:
 def test_dump_of_another_version_is_refused() -> None:
     dumped = SmallCluster().state.to_dict()
     dumped["version"] = 1
-    with pytest.raises(DumpError, match="a dump of version 1; only 4 can be read"):
+    with pytest.raises(DumpError, match="a dump of version 1; only 5 can be read"):
         AdmissionState.from_dict(dumped)

@@ -1,14 +1,10 @@
 """Cycles that assign pods to the domains of topologies."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
 
 from admitq.core import events as happened
 from admitq.core.events import Event
 from admitq.core.flavor_options import FlavorOptions, find_topology_refusal
-from admitq.core.instructions import ReserveQuota
 from admitq.core.model import FlavorQuotas, PodSet, ResourceFlavor, ResourceGroup, ResourceQuota
 from admitq.core.refusals import (
     NoFitReason,
@@ -27,16 +23,10 @@ from admitq.core.topology.domains import HOST_NAME, Node
 from admitq.core.topology.refusals import NodeExclusion, NodeObstacle, NoRoomInTopology, TwoTopologies
 from admitq.core.topology.request import SliceLayer, TopologyRequest
 from admitq.core.topology.topologies import PodOnNode
-from tests.unit.core.small_cluster import LOWER, SmallCluster, group, key, preempted, queue
+from tests.unit.core.racks import RACK, host, racks
+from tests.unit.core.small_cluster import LOWER, group, key, preempted, queue
 
-RACK = TopologyRequest(required="rack")
-PLACES = CoreSettings(placement=Placement())
 SAME_PLACES = CoreSettings(placement=Placement(places_again=False))
-
-
-def host(name: str) -> Node:
-    labels = (("rack", name.partition("-")[0]), (HOST_NAME, name))
-    return Node(name, labels, (), (("cpu", 4000), ("pods", 99)))
 
 
 def excluded(*reasons: tuple[NodeObstacle, str, int]) -> tuple[tuple[NodeExclusion, int], ...]:
@@ -45,60 +35,6 @@ def excluded(*reasons: tuple[NodeObstacle, str, int]) -> tuple[tuple[NodeExclusi
 
 def lacking(room: NoRoomInTopology, reason: NoFitReason = NoFitReason.WAITING_FOR_QUOTA) -> NoFlavorFits:
     return NoFlavorFits((PodSetRefusals("main", (room,)),), reason)
-
-
-@dataclass
-class Racks(SmallCluster):
-    """Flavor ``default`` has racks ``r1`` and ``r2`` with two hosts each. A host has four CPUs."""
-
-    settings: CoreSettings = PLACES
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.send(happened.TopologyChanged("racks", ("rack", HOST_NAME)))
-        self.send(happened.ResourceFlavorChanged(ResourceFlavor("default", topology_name="racks")))
-        for name in ("r1-a", "r1-b", "r2-a", "r2-b"):
-            self.add_node(name)
-
-    def add_node(self, name: str) -> None:
-        self.send(happened.NodeChanged(host(name)))
-
-    def submit_pods(
-        self,
-        name: str,
-        count: int,
-        request: TopologyRequest | None = RACK,
-        queue: str = "cq",
-        priority: int = 0,
-    ) -> None:
-        template = template_requesting({"cpu": 1000})
-        pod_sets = (PodSet("main", count, template, topology_request=request),)
-        self.submit(name, queue, priority=priority, pod_sets=pod_sets)
-
-    def places(self) -> dict[str, dict[str, int]]:
-        """The number of pods on each host, by the workload that reserved quota last."""
-        return {
-            each.key.name: {values[0]: count for values, count in part.topology.domains}
-            for each in self.instructions
-            if isinstance(each, ReserveQuota)
-            for part in each.admission.pod_set_assignments
-            if part.topology is not None
-        }
-
-    def domains_by_pod_set(self) -> dict[str, dict[str, int]]:
-        """The number of pods on each host, by podset, of the workload that reserved quota last."""
-        (reserved,) = [each for each in self.instructions if isinstance(each, ReserveQuota)]
-        return {
-            part.name: {values[0]: count for values, count in part.topology.domains}
-            for part in reserved.admission.pod_set_assignments
-            if part.topology is not None
-        }
-
-
-def racks(cpu: int = 100, settings: CoreSettings = PLACES, **fields: Any) -> Racks:
-    cluster = Racks(settings)
-    cluster.put(queue("cq", 1000 * cpu, **fields))
-    return cluster
 
 
 def test_pods_are_placed_in_one_rack() -> None:

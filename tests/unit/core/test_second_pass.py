@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from admitq.core.entries import WorkloadEntry
 from admitq.core.model import SECOND, Admission, CheckState, ObjectKey, PodSetAssignment, Workload
 from admitq.core.second_pass import SecondPass, SecondPasses, needs_second_pass
 
@@ -44,7 +45,7 @@ def _workload(**of: Any) -> Workload:
     ids=str,
 )
 def test_workload_that_lacks_only_places_needs_a_second_pass(of: dict[str, Any], needed: bool) -> None:
-    assert needs_second_pass(_workload(**of)) is needed
+    assert needs_second_pass(WorkloadEntry(_workload(**of))) is needed
 
 
 def test_no_second_pass_is_due_at_first() -> None:
