@@ -4,7 +4,7 @@ All values are frozen. Their names are those of the API. An absent optional fiel
 integers, in nanoseconds since the Unix epoch: the core never reads a clock and never rounds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -394,6 +394,17 @@ class Admission:
 
     cluster_queue: str
     pod_set_assignments: tuple[PodSetAssignment, ...]
+
+    def has_quota_of(self, other: "Admission") -> bool:
+        """Whether another admission differs at most in the topology assignments."""
+        return self.without_places() == other.without_places()
+
+    def without_places(self) -> "Admission":
+        """Return the same reservation without topology assignments."""
+        parts = (
+            replace(part, topology=None, lacks_topology_assignment=False) for part in self.pod_set_assignments
+        )
+        return replace(self, pod_set_assignments=tuple(parts))
 
 
 class ResourceProblem(NamedTuple):

@@ -11,11 +11,11 @@ from typing import Any, cast
 from admitq.core import charging, dump, invariants
 from admitq.core.cohorts import Node
 from admitq.core.cycle import refresh_outdated_refusals
-from admitq.core.entries import Assumption
+from admitq.core.entries import AssumedPlaces, Assumption
 from admitq.core.events import CyclesRequested, Event
 from admitq.core.handlers import HANDLERS
 from admitq.core.handlers.cycles import requested_cycles
-from admitq.core.instructions import Instruction, ReserveQuota
+from admitq.core.instructions import AssignTopology, Instruction, ReserveQuota
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queries import StateQueries
 from admitq.core.refreshes import discard_refreshes, take_refreshes
@@ -199,16 +199,24 @@ class AdmissionState:
         self._world.cycle += cycles
         self._world.driver = driver
 
-    def assume(self, instruction: ReserveQuota, *, now: Instant) -> None:
-        """Count a reservation that an earlier state decided, and that is being written.
+    def assume(self, instruction: ReserveQuota | AssignTopology, *, now: Instant) -> None:
+        """Count a decision of an earlier state that is being written.
 
-        This does nothing if the workload does not exist, has finished, or was observed with a reservation.
+        This does nothing if the workload does not exist, has finished, or was observed with the decision or
+        with another reservation.
         """
         world = self._settled
         entry = world.workloads.get(instruction.key)
-        if entry is None or entry.workload.uid != instruction.uid:
+        if entry is None or entry.workload.uid != instruction.uid or entry.workload.finished:
             return
-        if entry.workload.admission is not None or entry.workload.finished:
+        observed = entry.workload.admission
+        if isinstance(instruction, AssignTopology):
+            is_written = observed == instruction.admission
+            if observed is not None and not is_written and observed.has_quota_of(instruction.admission):
+                entry.assumed_places = AssumedPlaces(instruction.admission, observed)
+                world.settle(entry, now)
+            return
+        if observed is not None:
             return
         entry.assumed = Assumption.decided(instruction.admission, now, admit=instruction.admit)
         world.settle(entry, now)

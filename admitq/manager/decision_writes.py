@@ -1,17 +1,18 @@
 """Writes reservations and preemptions, and reports those that could not be written to the core."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 from admitq.core import events as happened
-from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.instructions import AssignTopology, Preempt, ReserveQuota
 from admitq.core.model import ObjectKey
 from admitq.manager.admission_writer import AdmissionWriter
 from admitq.manager.background_writes import BackgroundWrites
 from admitq.manager.guarded_writes import backoff_seconds
 from admitq.manager.preemption_writer import PreemptionWriter
+from admitq.manager.topology_writer import TopologyWriter
 from admitq.process.logs import logger
 from admitq.runtime.errors import ApiError
 from admitq.runtime.store import Store
@@ -20,10 +21,10 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _ReservationWrite:
-    """A reservation with an unfinished write."""
+class _Write:
+    """A decision with an unfinished write, which the core counts already."""
 
-    instruction: ReserveQuota
+    instruction: ReserveQuota | AssignTopology
     task: "asyncio.Future[None]"
 
 
@@ -32,6 +33,7 @@ class DecisionWrites:
 
     Args:
         admissions: writes reservations.
+        topologies: writes topology assignments of workloads with reserved quota.
         preemptions: writes preemptions.
         background: where writes run.
         workloads: the store of Workloads.
@@ -42,6 +44,7 @@ class DecisionWrites:
     def __init__(
         self,
         admissions: AdmissionWriter,
+        topologies: TopologyWriter,
         preemptions: PreemptionWriter,
         background: BackgroundWrites,
         workloads: Store,
@@ -49,6 +52,7 @@ class DecisionWrites:
         put: Callable[[happened.Event, ObjectKey], None],
     ) -> None:
         self._admissions = admissions
+        self._topologies = topologies
         self._preemptions = preemptions
         self._background = background
         self._workloads = workloads
@@ -56,22 +60,30 @@ class DecisionWrites:
         self._put = put
         self._failed_preemptions: dict[ObjectKey, int] = {}
         """Consecutive failures since the last reservation, by Workload."""
-        self._reserving: dict[ObjectKey, _ReservationWrite] = {}
+        self._writing: dict[ObjectKey, _Write] = {}
 
-    def unfinished_reservations(self) -> list[ReserveQuota]:
-        """Return the reservations with unfinished writes."""
-        return [reservation.instruction for reservation in self._reserving.values()]
+    def unfinished(self) -> list[ReserveQuota | AssignTopology]:
+        """Return the decisions with unfinished writes that the core counts already."""
+        return [write.instruction for write in self._writing.values()]
 
     def reserve(self, instruction: ReserveQuota) -> None:
         """Write a reservation in the background."""
-        key = instruction.key
-        task = self._background.start(self._reserve(instruction))
-        self._reserving[key] = _ReservationWrite(instruction, task)
-        task.add_done_callback(lambda done: self._forget_finished(key, done))
+        self._start_write(instruction, self._reserve(instruction))
+
+    def assign_topology(self, instruction: AssignTopology) -> None:
+        """Write topology assignments in the background."""
+        self._start_write(instruction, self._assign_topology(instruction))
 
     def preempt(self, instruction: Preempt) -> None:
         """Write a preemption in the background."""
         self._background.start(self._preempt(instruction))
+
+    def _start_write(
+        self, instruction: ReserveQuota | AssignTopology, write: Coroutine[Any, Any, None]
+    ) -> None:
+        key, task = instruction.key, self._background.start(write)
+        self._writing[key] = _Write(instruction, task)
+        task.add_done_callback(lambda done: self._forget_finished(key, done))
 
     async def _reserve(self, instruction: ReserveQuota) -> None:
         """Write a reservation, then start the job."""
@@ -94,13 +106,22 @@ class DecisionWrites:
                 )
 
     def _forget_finished(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
-        if (reserving := self._reserving.get(key)) is not None and reserving.task is done:
-            del self._reserving[key]
+        if (write := self._writing.get(key)) is not None and write.task is done:
+            del self._writing[key]
+
+    async def _assign_topology(self, instruction: AssignTopology) -> None:
+        try:
+            is_written = await self._topologies.assign(instruction)
+        except Exception as error:  # noqa: BLE001 the core must learn that the places were not written
+            self._background.report_failure("topology assignment not written", instruction.key, error)
+            is_written = False
+        if not is_written:
+            self._put(happened.TopologyAssignmentFailed(instruction.key, instruction.uid), instruction.key)
 
     async def _preempt(self, instruction: Preempt) -> None:
-        """Write a preemption, after the write of the reservation that the preemption ends."""
-        if (reserving := self._reserving.get(instruction.key)) is not None:
-            await asyncio.wait([reserving.task])
+        """Write a preemption, after an unfinished write of the reservation that the preemption ends."""
+        if (write := self._writing.get(instruction.key)) is not None:
+            await asyncio.wait([write.task])
         try:
             is_written = await self._preemptions.preempt(instruction)
         except Exception as error:  # noqa: BLE001 the core must learn that the preemption was not written

@@ -40,10 +40,15 @@ class DecisionKind(StrEnum):
     """The kind of a decision about a Workload; values of the metrics label ``decision``."""
 
     RESERVATION = "reservation"
+    TOPOLOGY_ASSIGNMENT = "topology_assignment"
     PREEMPTION = "preemption"
 
 
-CONCURRENT_REQUESTS: Final = {DecisionKind.RESERVATION: 64, DecisionKind.PREEMPTION: 8}
+CONCURRENT_REQUESTS: Final = {
+    DecisionKind.RESERVATION: 64,
+    DecisionKind.TOPOLOGY_ASSIGNMENT: 8,
+    DecisionKind.PREEMPTION: 8,
+}
 """The maximum number of concurrent requests for decisions of one kind that are not overdue."""
 CONCURRENT_OVERDUE_REQUESTS: Final = 8
 """The maximum number of concurrent requests for overdue decisions of one kind. A request of an overdue

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from admitq.core import events as happened
 from admitq.core.instructions import (
+    AssignTopology,
     Instruction,
     Preempt,
     Recomputation,
@@ -46,6 +47,7 @@ from admitq.manager.guarded_writes import GuardedWrites
 from admitq.manager.preemption_writer import PreemptionWriter
 from admitq.manager.quarantine import Quarantine, QuarantineReporter
 from admitq.manager.recovery import CYCLE, Recovery
+from admitq.manager.topology_writer import TopologyWriter
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import ErrorPart
@@ -198,7 +200,13 @@ class Manager:
             errors=metrics.errors,
         )
         self._decisions = DecisionWrites(
-            self._writer, preemptions, self._background_writes, workloads, start, self._put_workload_event
+            self._writer,
+            TopologyWriter(writes, by_hostname_prefix=options.by_hostname_prefix),
+            preemptions,
+            self._background_writes,
+            workloads,
+            start,
+            self._put_workload_event,
         )
         reports = QuarantineReporter(
             self._writer,
@@ -211,7 +219,7 @@ class Manager:
             state=state,
             observations=self._observations,
             objects=objects,
-            add_unwritten_decisions=self._count_unfinished_reservations,
+            add_unwritten_decisions=self._count_unfinished_decisions,
             quarantine=self._quarantine,
             metrics=metrics,
             clock=clock,
@@ -264,11 +272,11 @@ class Manager:
         """
         await self._deferred.wait_for_cycle_end()
 
-    def _count_unfinished_reservations(self, state: AdmissionState) -> None:
-        """Add reservations with unfinished writes to a new state; the stores may not contain them."""
+    def _count_unfinished_decisions(self, state: AdmissionState) -> None:
+        """Add reservations and places with unfinished writes to a new state. The stores may not have them."""
         # A failure here quarantines no workload, because its reservation must be counted.
         with self._recovery.contain_failures("ReserveQuota", None):
-            for instruction in self._decisions.unfinished_reservations():
+            for instruction in self._decisions.unfinished():
                 state.assume(instruction, now=self._clock())
 
     def _put_workload_event(self, event: happened.Event, key: ObjectKey) -> None:
@@ -395,6 +403,8 @@ class Manager:
             match instruction:
                 case ReserveQuota():
                     self._decisions.reserve(instruction)
+                case AssignTopology():
+                    self._decisions.assign_topology(instruction)
                 case Preempt():
                     self._decisions.preempt(instruction)
                 case _:
@@ -404,7 +414,7 @@ class Manager:
     def _report(self, instruction: Instruction) -> None:
         """Carry out an instruction that updates a status or a metric."""
         match instruction:
-            case ReserveQuota() | Preempt():
+            case ReserveQuota() | AssignTopology() | Preempt():
                 raise TypeError(f"{type(instruction).__name__} is a decision, not a report")
             case TargetsRecomputed(cluster_queue, result):
                 self.measures.workloads.targets_recomputed(cluster_queue, result)

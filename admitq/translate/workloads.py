@@ -8,6 +8,7 @@ from admitq.integrations.admission_gates import list_holding_gates
 from admitq.translate.admissions import read_admission, read_admission_leniently
 from admitq.translate.enum_values import read_value_of
 from admitq.translate.metadata import key_of, read_time
+from admitq.translate.pod_set_updates import read_pod_set_updates
 from admitq.translate.pod_sets import read_pod_set
 from admitq.translate.priorities import read_base_priority_leniently, read_priority
 from admitq.translate.queue_order import read_queue_order_timestamp
@@ -192,6 +193,7 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
                 )
             )
         ),
+        pod_set_updates=read_pod_set_updates(status.get("admissionChecks")),
         has_closed_preemption_gate=any(
             gate.get("position") == "Closed"
             for gate in require_list(status.get("preemptionGates"), "status.preemptionGates")

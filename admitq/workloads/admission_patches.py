@@ -112,14 +112,27 @@ def reservation_patch(
         observed_generation=generation,
     )
     state = _add_pods_ready(obj, state, now, tracks_pods_ready=tracks_pods_ready)
-    stored = (obj.get("status") or {}).get("admission")
-    formatted = format_admission(
-        admission, delayed=list_delayed_pod_sets(stored), by_hostname_prefix=by_hostname_prefix
-    )
-    status: dict[str, Any] = {"conditions": state, "admission": formatted}
+    status = {"conditions": state, **_admission(obj, admission, by_hostname_prefix=by_hostname_prefix)}
     if admit and (obj.get("status") or {}).get("resourceRequests"):
         status["resourceRequests"] = None
     return _guarded(obj, status)
+
+
+def topology_patch(obj: JsonObject, admission: Admission, *, by_hostname_prefix: bool = True) -> GuardedPatch:
+    """Return the patch that adds topology assignments to the reservation of a Workload.
+
+    Args:
+        obj: the Workload.
+        admission: its admission with topology assignments.
+        by_hostname_prefix: whether these may have a slice for each prefix of host names.
+    """
+    return _guarded(obj, _admission(obj, admission, by_hostname_prefix=by_hostname_prefix))
+
+
+def _admission(obj: JsonObject, admission: Admission, *, by_hostname_prefix: bool) -> dict[str, Any]:
+    """Return the field of the status. Topology assignments that were delayed become ready."""
+    delayed = list_delayed_pod_sets((obj.get("status") or {}).get("admission"))
+    return {"admission": format_admission(admission, delayed=delayed, by_hostname_prefix=by_hostname_prefix)}
 
 
 def pending_patch(

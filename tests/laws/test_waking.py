@@ -68,6 +68,7 @@ NO_INPUT: Final = {
     "Workload.reserved_at": "decides the order of targets, and not whether there are any",
     "Workload.evicted_at": "does not change during an eviction",
     "Workload.evicted": "decides the order of targets, and not whether there are any",
+    "Workload.pod_set_updates": "decides about places for a workload that holds quota",
     "PodSet.name": "identity",
     "PodSet.topology_request": "the histories place no pods; tests of placing cover it",
 }

@@ -142,6 +142,33 @@ def test_places_that_are_not_written_are_free_again(ending: str) -> None:
     assert cluster.used_hosts() == []
 
 
+def test_places_that_are_being_written_are_counted_by_a_new_state() -> None:
+    def waiting() -> Racks:
+        cluster = provisioned()
+        cluster.submit_pods("a", 8)
+        cluster.run("a")
+        with_ready_check(cluster)
+        return cluster
+
+    decided, rebuilt = waiting(), waiting()
+    decided.now += SECOND
+    decided.cycles()
+    (instruction,) = [each for each in decided.instructions if isinstance(each, AssignTopology)]
+    rebuilt.state.assume(replace(instruction, uid="uid-of-a-former-workload"), now=rebuilt.now)
+    assert rebuilt.used_hosts() == []
+    rebuilt.state.assume(instruction, now=rebuilt.now)
+    rebuilt.state.instructions()
+    rebuilt.state.validate()
+    assert rebuilt.used_hosts() == ["r1-a", "r1-b"]
+    other = replace(instruction.admission.without_places(), cluster_queue="other")
+    rebuilt.change("a", admission=other)
+    rebuilt.state.assume(instruction, now=rebuilt.now)
+    assert rebuilt.used_hosts() == []
+    rebuilt.change("a", admission=instruction.admission)
+    rebuilt.state.assume(instruction, now=rebuilt.now)
+    assert rebuilt.used_hosts() == ["r1-a", "r1-b"]
+
+
 def test_a_late_failure_of_another_workload_changes_nothing() -> None:
     cluster = provisioned()
     cluster.submit_pods("a", 8)

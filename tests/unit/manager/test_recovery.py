@@ -49,6 +49,7 @@ def test_every_event_of_an_object_is_in_tables() -> None:
         events.WorkloadDeleted,
         events.ReservationFailed,
         events.ReservationDiscarded,
+        events.TopologyAssignmentFailed,
         events.PreemptionFailed,
         events.CyclesRequested,
     }

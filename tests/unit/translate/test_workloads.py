@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admitq.core.model import SECOND, Admission, ObjectKey
+from admitq.core.model import SECOND, Admission, ObjectKey, PodSetUpdate, Toleration
 from admitq.translate.admissions import format_admission
 from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_quota_holder, read_workload
@@ -112,6 +112,20 @@ def test_workload_is_read_with_all_of_its_status() -> None:
     assert read.admission_checks == (("budget", "Ready"),)
     assert read.admission is not None
     assert format_admission(read.admission) == status["admission"]
+
+
+def test_updates_of_checks_are_read_if_they_decide_about_nodes() -> None:
+    tolerations = [{"key": "k", "operator": "Exists"}]
+    updates = [
+        {"name": "main", "nodeSelector": {"pool": "new"}, "tolerations": tolerations},
+        {"name": "main", "labels": {"a": "b"}},
+    ]
+    checks = [{"name": "a", "state": "Ready"}, {"name": "b", "state": "Ready", "podSetUpdates": updates}]
+    read = read_workload(workload(status={"admissionChecks": checks}), NAMES)
+    assert read.pod_set_updates == (PodSetUpdate("main", (("pool", "new"),), (Toleration("k", "Exists"),)),)
+    updates[0]["nodeSelector"] = "new"
+    with pytest.raises(MalformedField, match=r"admissionChecks\[1\].podSetUpdates\[0\].nodeSelector"):
+        read_workload(workload(status={"admissionChecks": checks}), NAMES)
 
 
 def test_admission_gates_are_read_from_annotation_if_allowed() -> None:

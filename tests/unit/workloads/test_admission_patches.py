@@ -6,7 +6,7 @@ import pytest
 
 from admitq.core.model import SECOND, Admission, PodSetAssignment
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.workloads.admission_patches import pending_patch, queued_since, reservation_patch
+from admitq.workloads.admission_patches import pending_patch, queued_since, reservation_patch, topology_patch
 from admitq_api import conditions
 
 NOW = conditions.parse_time("2026-03-01T10:00:00Z")
@@ -194,6 +194,19 @@ def test_delayed_request_is_ready_when_its_topology_assignment_is_written() -> N
     stored = {"clusterQueue": "research", "podSetAssignments": [{"delayedTopologyRequest": "Pending"}]}
     topology = TopologyAssignment(("rack",), ((("r1",), 1),))
     admission = Admission("research", (PodSetAssignment("main", (), (), 1, topology=topology),))
-    patch = reservation_patch(workload(admission=stored), admission, admit=True, now=NOW)
-    [written] = patch["status"]["admission"]["podSetAssignments"]
-    assert written["delayedTopologyRequest"] == "Ready"
+    obj = workload(admission=stored)
+    for patch in (
+        reservation_patch(obj, admission, admit=True, now=NOW),
+        topology_patch(obj, admission),
+    ):
+        [written] = patch["status"]["admission"]["podSetAssignments"]
+        assert written["delayedTopologyRequest"] == "Ready"
+
+
+def test_topology_assignment_changes_nothing_else() -> None:
+    obj = workload(admission={"clusterQueue": "research"})
+    patch = topology_patch(obj, Admission("research", ()))
+    assert patch == {
+        "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
+        "status": {"admission": {"clusterQueue": "research", "podSetAssignments": []}},
+    }

@@ -1,0 +1,59 @@
+"""Writes the topology assignments that workloads with reserved quota get later."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from admitq.core.instructions import AssignTopology
+from admitq.core.model import Admission
+from admitq.manager.guarded_writes import DecisionKind, GuardedWrites, Patch, WorkloadDecision
+from admitq.runtime.rate_limit import CallPriority, call_priority
+from admitq.translate.admissions import read_admission
+from admitq.workloads.admission_patches import topology_patch
+from admitq.workloads.pod_counts import requested_pod_counts
+from admitq.workloads.transitions import is_reserved
+from admitq_api.stored_fields import MalformedField
+
+
+@dataclass(frozen=True)
+class TopologyWriter:
+    """Writes topology assignments to the statuses of Workloads.
+
+    Args:
+        writes: writes statuses of Workloads.
+        by_hostname_prefix: whether assignments may have a slice for each prefix of host names.
+    """
+
+    writes: GuardedWrites
+    by_hostname_prefix: bool = True
+
+    async def assign(self, instruction: AssignTopology) -> bool:
+        """Write topology assignments. Return whether they are written.
+
+        If not, it is certain that they have no effect: quota is not reserved any more, or the workload has
+        changed.
+        """
+        with call_priority(CallPriority.RESERVATION):
+            written = await self.writes.write_decision(
+                WorkloadDecision(
+                    DecisionKind.TOPOLOGY_ASSIGNMENT,
+                    instruction.key,
+                    instruction.uid,
+                    partial(self._patch, admission=instruction.admission),
+                    is_written_in=partial(_has, admission=instruction.admission),
+                )
+            )
+        return written is not None
+
+    def _patch(self, obj: dict[str, Any], admission: Admission) -> Patch | None:
+        if not is_reserved(obj):
+            return None
+        return topology_patch(obj, admission, by_hostname_prefix=self.by_hostname_prefix)
+
+
+def _has(obj: dict[str, Any], admission: Admission) -> bool:
+    stated = (obj.get("status") or {}).get("admission")
+    with suppress(MalformedField):
+        return bool(stated) and read_admission(stated, requested_pod_counts(obj)) == admission
+    return False
