@@ -10,7 +10,6 @@ known that takes room.
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from admitq.app.caches import wait_until_synced
 from admitq.process.unexpected_errors import UnexpectedErrors
@@ -21,10 +20,9 @@ from admitq.runtime.store import ObjectChange, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq.translate.nodes import trim_node
 from admitq.translate.pods_of_others import PODS_ON_NODES, trim_pod
+from admitq.translate.resource_flavors import TOPOLOGY_OF_FLAVOR
 from admitq_api.json_objects import text_at
 from admitq_api.labels import Names
-
-TOPOLOGY_OF_FLAVOR: Final = ("spec", "topologyName")
 
 
 class _Step:

@@ -68,7 +68,9 @@ class IndexedObjects:
     def __init__(self, observed: Iterable[tuple[str, JsonObject]], others: Iterable[JsonObject] = ()) -> None:
         self._objects: dict[str, dict[ObjectId, JsonObject]] = {}
         for plural, obj in observed:
-            self._add(_KINDS[plural], obj)
+            # Nodes do not change in hypotheses. Of pods, the core observes only what they take from nodes.
+            if (kind := _KINDS.get(plural)) is not None:
+                self._add(kind, obj)
         for obj in others:
             self._add(str(obj.get("kind", "")), obj)
 

@@ -13,12 +13,14 @@ from admitq.asking.stored_objects import (
 )
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
-from admitq.runtime.kinds import kinds_of, list_core_resources
+from admitq.runtime.kinds import TOPOLOGY_NODES, TOPOLOGY_PODS, kinds_of, list_core_resources
 from admitq.runtime.resources import (
     CONFIG_MAPS,
     PRIORITY_CLASSES,
     Resource,
 )
+from admitq.translate.resource_flavors import TOPOLOGY_OF_FLAVOR
+from admitq_api.json_objects import text_at
 from admitq_api.labels import Names
 
 PARTS: Final = "app.kubernetes.io/part-of=admitq"
@@ -28,6 +30,7 @@ _CONSEQUENCES: Final = {
     "admissionchecks": "AdmissionChecks count as missing",
     "cohorts": "cohorts have no quota of their own",
     "topologies": "topologies count as missing",
+    "pods": "pods of others take no room on nodes",
     "limitranges": "requests have no defaults of LimitRanges",
     "runtimeclasses": "pods have no overhead",
     "workloadpriorityclasses": "priority classes of new jobs are not known",
@@ -50,7 +53,11 @@ async def list_stored_objects(client: Client, names: Names) -> StoredObjects:
     others = (kinds.workload_priority_classes, PRIORITY_CLASSES)
     sorter = ObjectSorter(names)
     listed = await asyncio.gather(*(_list(client, resource, sorter) for resource in (*observed, *others)))
-    for resource, objects in zip((*observed, *others), listed, strict=True):
+    by_resource = dict(zip((*observed, *others), listed, strict=True))
+    if any(text_at(flavor, TOPOLOGY_OF_FLAVOR) for flavor in by_resource[kinds.resource_flavors]):
+        for resource in (TOPOLOGY_PODS, TOPOLOGY_NODES):
+            by_resource[resource] = await _list(client, resource, sorter)
+    for resource, objects in by_resource.items():
         for obj in objects:
             if resource in others:
                 sorter.add({"apiVersion": resource.api_version, "kind": resource.kind, **obj})

@@ -16,8 +16,13 @@ from admitq.core.state import AdmissionState
 from admitq.integrations.custom import load_custom_integrations
 from admitq.manifests.documents import Document, InputError
 from admitq.translate.metadata import key_of
+from admitq.translate.resource_flavors import TOPOLOGY_OF_FLAVOR
 from admitq.workloads.topology_annotations import configured_topology_rules
 from admitq_api.feature_gates import Gate
+from admitq_api.json_objects import text_at
+
+NODES_UNKNOWN: Final = "nodes are not known: flavors with a topology count by quota alone"
+"""The note of answers about a cluster with topologies and without known nodes."""
 
 MANIFESTS: Final = "manifest"
 """How errors name the file of a manifest among the objects."""
@@ -153,7 +158,20 @@ def hypothesis_options(settings: DecisionSettings, namespace: str) -> Hypothesis
 def _settings(
     objects: StoredObjects, configuration: str | None, shown: str
 ) -> tuple[DecisionSettings, tuple[str, ...]]:
-    """Return the settings, and why they may not be those of the manager."""
+    """Return the settings, and why decisions may not be those of the manager."""
+    settings, notes = _stated_settings(objects, configuration, shown)
+    if objects.of("nodes") or settings.core.placement is None:
+        return settings, notes
+    # Without nodes no pods could be placed.
+    settings = settings._replace(core=replace(settings.core, placement=None))
+    has_topology = any(text_at(flavor, TOPOLOGY_OF_FLAVOR) for flavor in objects.of("resourceflavors"))
+    return settings, (*notes, *((NODES_UNKNOWN,) if has_topology else ()))
+
+
+def _stated_settings(
+    objects: StoredObjects, configuration: str | None, shown: str
+) -> tuple[DecisionSettings, tuple[str, ...]]:
+    """Return the settings of a configuration file, and why they may not be those of the manager."""
     if configuration is not None or objects.configuration is None:
         return read_decision_settings(configuration, objects.names, shown), ()
     try:

@@ -27,6 +27,7 @@ OWN_KINDS: Final[Mapping[str, str]] = {
 
 _FOREIGN_KINDS: Final[Mapping[tuple[str, str], str]] = {
     ("", "Namespace"): "namespaces",
+    ("", "Node"): "nodes",
     ("", "LimitRange"): "limitranges",
     ("node.k8s.io", "RuntimeClass"): "runtimeclasses",
 }
@@ -36,6 +37,8 @@ _ORDER: Final = (
     "resourceflavors",
     "admissionchecks",
     "topologies",
+    "pods",
+    "nodes",
     "cohorts",
     "clusterqueues",
     "namespaces",
@@ -113,6 +116,9 @@ class ObjectSorter:
         plural = OWN_KINDS.get(kind) if group == self.names.group else _FOREIGN_KINDS.get((group, kind))
         if plural is None:
             self._others[group, kind, namespace, name] = obj
+            if (group, kind) == ("", "Pod"):
+                # Pods are jobs, and they take room on nodes.
+                self.add_observed("pods", obj)
             return
         if group == self.names.group and version == self.names.older_version:
             obj = convert(obj, self.names.version, self.names)

@@ -185,7 +185,8 @@ def _configured(
     if configuration.api_group != names.group:
         raise document.error(("apiGroup",), f"write {names.group}, which the scenario uses")
     return (
-        configured_core_settings(configuration, gates),
+        # A scenario has no nodes.
+        replace(configured_core_settings(configuration, gates), placement=None),
         configured_read_options(configuration, gates),
         custom,
         configured_topology_rules(gates),

@@ -1,10 +1,15 @@
 """ResourceFlavors."""
 
+from typing import Final
+
 from admitq.core.model import ResourceFlavor
 from admitq.translate.metadata import read_labels
 from admitq.translate.taints import read_taints, read_tolerations
 from admitq_api.json_objects import JsonObject
 from admitq_api.stored_fields import require_object, require_text
+
+TOPOLOGY_OF_FLAVOR: Final = ("spec", "topologyName")
+"""The field with the Topology of a flavor."""
 
 
 def read_resource_flavor(obj: JsonObject) -> ResourceFlavor:

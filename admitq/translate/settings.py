@@ -11,6 +11,7 @@ from admitq.core.settings import (
     CoreSettings,
     FairSharing,
     Gates,
+    Placement,
     PreemptionStrategy,
     Resources,
     Transformation,
@@ -50,7 +51,18 @@ def configured_core_settings(configuration: Configuration, gates: FeatureGates) 
         resources=_resources(configuration.resources),
         requeue_batch_period=_nanoseconds(configuration.controller.requeue_batch_period),
         block_admission=wait is not None and wait.block_admission,
+        placement=_placement(gates),
         gates=Gates(**{gate.name: gates[CORE_GATES[gate.name]] for gate in fields(Gates)}),
+    )
+
+
+def _placement(gates: FeatureGates) -> Placement | None:
+    if not gates[Gate.TOPOLOGY_AWARE_SCHEDULING]:
+        return None
+    return Placement(
+        shares_hosts=gates[Gate.TAS_HANDLE_OVERLAPPING_FLAVORS],
+        small_gaps_first=gates[Gate.TAS_PROFILE_MIXED],
+        places_again=gates[Gate.TAS_RECOMPUTE_ASSIGNMENT_WITHIN_CYCLE],
     )
 
 

@@ -186,7 +186,10 @@ IN_EFFECT = frozenset(
         Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS,
         Gate.SPARK_APPLICATION_INTEGRATION,
         Gate.TAS_ASSIGNMENTS_ENCODING_BY_HOSTNAME_PREFIX,
+        Gate.TAS_HANDLE_OVERLAPPING_FLAVORS,
         Gate.TAS_MULTI_LAYER_TOPOLOGY,
+        Gate.TAS_PROFILE_MIXED,
+        Gate.TAS_RECOMPUTE_ASSIGNMENT_WITHIN_CYCLE,
         Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE,
         Gate.TOPOLOGY_AWARE_SCHEDULING,
         Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS,
@@ -207,14 +210,16 @@ VALIDATION_ONLY = frozenset(
     {
         Gate.CONCURRENT_ADMISSION,
         Gate.MULTIKUEUE,
-        Gate.TOPOLOGY_AWARE_SCHEDULING,
     }
 )
 """Gates of features that do not exist yet. They affect only the validation and defaulting of objects."""
 
 WITHOUT_ALTERNATIVE = frozenset(
     {
-        # The representation of amounts in memory affects no result.
+        # The representation of amounts in memory, and caches, affect no result.
+        Gate.TAS_CACHE_NODE_MATCH_RESULTS,
+        Gate.TAS_CACHE_TOPOLOGY_TREE,
+        Gate.TAS_CACHING_REMAINING_RESOURCES,
         Gate.VECTORIZED_RESOURCE_REQUESTS,
     }
 )

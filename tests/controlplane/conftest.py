@@ -21,6 +21,7 @@ from localcluster.installation import Installation
 from localcluster.locks import exclusive
 from localcluster.pytest_plugin import PATIENT_LEASE, fresh_namespace
 from tests.controlplane.example_check import ChooseState, ExampleCheck
+from tests.controlplane.hosts import two_racks
 from tests.controlplane.kind_cases import KindCase, load
 from tests.controlplane.stage import Stage
 from tests.controlplane.user_programs import kubectl
@@ -40,6 +41,13 @@ async def other_stage(admitq_client: Client, api_group: str) -> AsyncGenerator[S
     """A second namespace, for stories about isolation."""
     async with _fresh_stage(admitq_client, api_group) as made:
         yield made
+
+
+@pytest.fixture
+async def hosts(stage: Stage, admitq_running: Installation) -> AsyncGenerator[list[str]]:
+    """Four nodes in two racks of a block, which only pods of this story tolerate."""
+    async with two_racks(stage, admitq_running) as names:
+        yield names
 
 
 FreshStage = Callable[[], AbstractAsyncContextManager[Stage]]

@@ -235,10 +235,13 @@ class Play:
         made = await self.stage.create(self.stage.kinds.workloads, name, self._names.with_real_names(obj))
         self._names.uids[name] = made["metadata"]["uid"]
 
-    async def _check(self, name: str, active: bool) -> None:
+    async def _check(self, name: str, active: bool | str) -> None:
+        """Create a check that is active or not; "multikueue": an active one of MultiKueue."""
         checks, own = self.stage.kinds.admission_checks, self.stage.own(name)
-        await self.stage.create(checks, own, {"spec": {"controllerName": "example.com/c"}})
-        await self.stage.change(checks, own, {"status": {"conditions": [_active(active)]}}, "status")
+        is_multikueue = active == "multikueue"
+        controller = self.stage.names.multikueue_controller if is_multikueue else "example.com/c"
+        await self.stage.create(checks, own, {"spec": {"controllerName": controller}})
+        await self.stage.change(checks, own, {"status": {"conditions": [_active(bool(active))]}}, "status")
 
     async def _topology(self, name: str, levels: list[str]) -> None:
         spec = {"levels": [{"nodeLabel": level} for level in levels]}

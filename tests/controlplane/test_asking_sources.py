@@ -12,6 +12,7 @@ from admitq.core.asking.explain import explain
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.runtime.kinds import list_core_resources
+from admitq.runtime.resources import NODES, PODS
 from admitq.translate.explanations import explanation_lines
 from localcluster.installation import Installation
 from tests.controlplane.stage import Stage
@@ -26,7 +27,7 @@ async def test_dump_by_kubectl_has_the_explanation_of_the_running_cluster(
     await stage.until_running("first")
     await stage.job("second", cpu=2)
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "second")
-    wanted = ",".join(map(str, list_core_resources(stage.kinds)))
+    wanted = ",".join(map(str, (*list_core_resources(stage.kinds), NODES, PODS)))
     key = ObjectKey(stage.namespace, (await stage.workload("second"))["metadata"]["name"])
     for output in ("yaml", "json"):
         dump = await kubectl(admitq_running.cluster, "get", wanted, "-A", "-o", output)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admitq.runtime.kinds import list_core_resources
-from admitq.runtime.resources import JOBS
+from admitq.runtime.resources import JOBS, NODES, PODS
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster.installation import Installation
 from tests.controlplane.conftest import Plugin
@@ -52,7 +52,7 @@ async def test_explanation_of_the_cluster_is_that_of_its_dump(
     assert {"job/first", "job/second", name} <= set(completed.splitlines())
     document = json.loads(await plugin("explain", name, "-o", "json"))
     assert "\n".join([*document["text"], ""]) == shown
-    wanted = ",".join(map(str, list_core_resources(stage.kinds)))
+    wanted = ",".join(map(str, (*list_core_resources(stage.kinds), NODES, PODS)))
     dump = tmp_path / "dump.yaml"
     dump.write_text(await kubectl(admitq_running.cluster, "get", wanted, "-A", "-o", "yaml"))
     from_dump = ("job/second", f"--from={dump}", f"--api-group={stage.names.group}")

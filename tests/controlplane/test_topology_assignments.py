@@ -1,56 +1,23 @@
 """Stories of pods with a topology assignment: they end on the nodes that their Workload was assigned."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.jobset import JOBSET
-from admitq.runtime.resources import JOBS, NODES, PODS
+from admitq.runtime.resources import JOBS, PODS
 from admitq_api.json_objects import value_at, with_value
 from admitq_api.topology_assignments import Domain, encode
-from localcluster import nodes
 from localcluster.installation import Installation
-from localcluster.nodes import NodePool, NodeTaint
 from tests.controlplane import pods
+from tests.controlplane.hosts import BLOCK, HOST, RACK, TEMPLATE, TOLERATION, completion_index, until_on_nodes
 from tests.controlplane.kind_cases import load
 from tests.controlplane.recording import sum_of_series
 from tests.controlplane.stage import Stage, condition_of, controlled_by
 
-HOST, BLOCK, RACK = "kubernetes.io/hostname", "topology.example.com/block", "topology.example.com/rack"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
-TAINT = "topology.example.com/only"
-TOLERATION = {"key": TAINT, "operator": "Exists"}
-TEMPLATE: Mapping[str, Any] = {
-    "spec": {
-        "restartPolicy": "Never",
-        "containers": [{"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}],
-        "tolerations": [TOLERATION],
-    }
-}
-
-
-@pytest.fixture
-async def hosts(stage: Stage, admitq_running: Installation) -> AsyncGenerator[list[str]]:
-    """Four nodes in two racks of a block, which only pods of this story tolerate."""
-    taint = NodeTaint(TAINT, "", "NoSchedule")
-    pools = [
-        NodePool(
-            count=2,
-            prefix=f"{rack}-{stage.namespace}",
-            labels={BLOCK: stage.own("b"), RACK: stage.own(rack)},
-            taints=(taint,),
-        )
-        for rack in ("r1", "r2")
-    ]
-    with admitq_running.cluster.api() as api:
-        for pool in pools:
-            nodes.create(api, pool)
-    names = [name for pool in pools for name in pool.names()]
-    yield names
-    for name in names:
-        await stage.client.delete(NODES, name)
 
 
 async def admit(stage: Stage, workload: dict[str, Any], levels: Sequence[str], domains: list[Domain]) -> None:
@@ -84,20 +51,6 @@ async def create_job(stage: Stage, pods: int, **spec: Any) -> dict[str, Any]:
     await stage.job(pods=pods, template=TEMPLATE, **spec)
     await stage.until_workload_exists()
     return await stage.workload()
-
-
-async def until_on_nodes(stage: Stage, expected: Mapping[str, str | None], key: Any) -> None:
-    """Wait until the pods of the story, by ``key``, are on these nodes; None for a pod that is gated."""
-
-    async def current() -> dict[str, str | None]:
-        listed, _ = await stage.client.list(PODS, stage.namespace)
-        return {key(pod): value_at(pod, ("spec", "nodeName")) for pod in listed}
-
-    await stage.until(current, dict(expected), what="the nodes of the pods")
-
-
-def completion_index(pod: dict[str, Any]) -> str:
-    return pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]
 
 
 @pytest.mark.core

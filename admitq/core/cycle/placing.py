@@ -73,9 +73,8 @@ class Placing:
 
     def place_now(self) -> tuple[Place, ...]:
         """Return the places that the pods of the assignment have now; empty if there are none."""
-        if isinstance(self._units, Unplaced):
-            return ()
-        found = find_places(self._topologies, self._units)
+        units = self._units
+        found = units if isinstance(units, Unplaced) else find_places(self._topologies, units)
         if isinstance(found, Unplaced):
             return ()
         return _with_places(self._demands, self._assignment, found).places

@@ -167,6 +167,18 @@ SHOWN: Final = {
         "unit/workloads/test_admission_patches.py: "
         "test_gate_decides_whether_host_prefixes_have_their_own_slices"
     ),
+    Gate.TAS_HANDLE_OVERLAPPING_FLAVORS: _both(
+        "unit/core/test_placing.py: test_flavors_with_the_same_hosts_share_them_only_with_the_gate"
+    ),
+    Gate.TAS_PROFILE_MIXED: Shown(
+        "unit/core/test_flavor_topology.py: test_places",
+        "unit/core/test_flavor_topology.py: test_without_the_small_gaps_first_large_gaps_are_filled_first",
+    ),
+    Gate.TAS_RECOMPUTE_ASSIGNMENT_WITHIN_CYCLE: Shown(
+        "unit/core/test_placing.py: test_heads_of_two_trees_do_not_share_a_place",
+        "unit/core/test_placing.py: "
+        "test_without_the_gate_the_second_head_is_evaluated_again_in_the_next_cycle",
+    ),
     Gate.TAS_MULTI_LAYER_TOPOLOGY: Shown(
         "unit/workloads/test_topology_annotations.py: test_topology_request_has_fields_of_annotations",
         "unit/workloads/test_topology_annotations.py: test_layers_of_slices_are_ignored_without_feature_gate",

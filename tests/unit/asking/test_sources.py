@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from admitq.asking.sources import observe_objects
+from admitq.asking.sources import NODES_UNKNOWN, observe_objects, suppose_manifests
 from admitq.asking.stored_objects import ObjectSorter, SourceError, StoredObjects
 from admitq.core.asking.run_times import RunTimeEstimate, RunTimeSource
-from admitq.core.model import SECOND
+from admitq.core.model import SECOND, ObjectKey
 from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_workload
 from admitq_api.labels import GROUPS, names_for
@@ -122,3 +122,59 @@ def test_configuration_for_another_group_is_refused() -> None:
     text = f"apiVersion: {other.config_api_version}\nkind: Configuration\napiGroup: {other.group}\n"
     with pytest.raises(SourceError, match=f"is for the API group {other.group}"):
         observe_objects(objects(), text)
+
+
+def with_topology(*seen: tuple[str, dict[str, Any]]) -> StoredObjects:
+    """Return a cluster with a flavor in a topology, a Workload of one pod, and these nodes and pods."""
+    sorter = ObjectSorter(NAMES)
+    for each in objects(workload(name="w")).observed:
+        sorter.add_observed(*each)
+    spec = {"topologyName": "hosts"}
+    sorter.add_observed("resourceflavors", {"metadata": {"name": "f"}, "spec": spec})
+    levels = [{"nodeLabel": "kubernetes.io/hostname"}]
+    sorter.add_observed("topologies", {"metadata": {"name": "hosts"}, "spec": {"levels": levels}})
+    for plural, obj in seen:
+        sorter.add_observed(plural, obj)
+    return sorter.sorted_objects(instant(600))
+
+
+NODE: dict[str, Any] = {
+    "metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "n"}},
+    "spec": {},
+    "status": {
+        "allocatable": {"cpu": "4", "memory": "4Gi", "pods": "9"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+POD: dict[str, Any] = {
+    "metadata": {"namespace": "ns", "name": "p"},
+    "spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": "4"}}}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_placed", "notes"),
+    [
+        ((), True, (NODES_UNKNOWN,)),
+        ((("nodes", NODE),), True, ()),
+        ((("nodes", NODE), ("pods", POD)), False, ()),
+    ],
+    ids=["unknown nodes", "free node", "full node"],
+)
+def test_known_nodes_decide_about_flavors_with_a_topology(
+    seen: tuple[tuple[str, dict[str, Any]], ...], is_placed: bool, notes: tuple[str, ...]
+) -> None:
+    stored = with_topology(*seen)
+    cluster = observe_objects(stored)
+    assert [note for note in cluster.notes if "topology" in note] == list(notes)
+    key = ObjectKey("ns", "w")
+    assert (cluster.state.queries.last_refusal(key) is None) is is_placed
+    assert suppose_manifests(replace(cluster, objects=replace(stored, manifests=(MANIFEST,))), "ns")
+
+
+MANIFEST: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "j", "namespace": "ns", "labels": {NAMES.queue_name: "lq"}},
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+}

@@ -237,6 +237,8 @@ def test_a_check_that_changes_its_controller_delays_the_next_workload() -> None:
     cluster.submit_pods("a", 9)
     cluster.run()
     assert isinstance(cluster.refusal("a"), NoFlavorFits)
+    cluster.send(happened.AdmissionCheckChanged(AdmissionCheck("check", "example.com/c", active=True)))
+    assert cluster.is_quiet
     cluster.send(happened.AdmissionCheckChanged(AdmissionCheck("check", PROVISION, active=True)))
     cluster.run("a")
     assert lacks_places(cluster) == ["main"]

@@ -275,6 +275,8 @@ def test_a_workload_that_no_empty_topology_holds_does_not_wait_for_preemption() 
 def test_podsets_in_two_flavors_with_the_same_hosts_get_different_places() -> None:
     cluster = racks()
     cluster.send(happened.ResourceFlavorChanged(ResourceFlavor("others", topology_name="racks")))
+    elsewhere = ResourceFlavor("elsewhere", (("pool", "none"),), topology_name="racks")
+    cluster.send(happened.ResourceFlavorChanged(elsewhere))
     pod_sets = tuple(
         PodSet(f"s-{name}", 1, template_requesting({name: 1}), topology_request=RACK)
         for name in ("gpu", "disk")
@@ -292,6 +294,18 @@ def test_podsets_in_two_flavors_with_the_same_hosts_get_different_places() -> No
     cluster.submit("a", "cq", pod_sets=pod_sets)
     cluster.decide()
     assert cluster.domains_by_pod_set() == {"s-gpu": {"r1-a": 1}, "s-disk": {"r2-a": 1}}
+
+
+@pytest.mark.parametrize("shares_hosts", [True, False])
+def test_flavors_with_the_same_hosts_share_them_only_with_the_gate(shares_hosts: bool) -> None:
+    cluster = racks(settings=CoreSettings(placement=Placement(shares_hosts=shares_hosts)))
+    cluster.send(happened.ResourceFlavorChanged(ResourceFlavor("others", topology_name="racks")))
+    cluster.put(queue("other", resource_groups=group(("others", 100_000))))
+    for name in ("a", "b"):
+        cluster.submit_pods(name, 8)
+    cluster.run("a", "b")
+    cluster.submit_pods("c", 8, queue="other")
+    cluster.run(*([] if shares_hosts else ["c"]))
 
 
 def test_quota_and_room_are_missing() -> None:

@@ -13,6 +13,7 @@ from admitq.core.settings import (
     CoreSettings,
     FairSharing,
     Gates,
+    Placement,
     PreemptionStrategy,
     Resources,
     Transformation,
@@ -104,7 +105,7 @@ def configured(text: str) -> Configuration:
 )
 def test_core_settings_follow_configuration(text: str, expected: dict[str, Any]) -> None:
     assert configured_core_settings(configured(text), FeatureGates()) == CoreSettings(
-        **CONTROLLERS, **expected
+        **CONTROLLERS, placement=Placement(), **expected
     )
 
 
@@ -113,6 +114,20 @@ def test_admission_is_not_blocked_if_pods_ready_is_disabled() -> None:
     assert not configured_core_settings(
         configured("waitForPodsReady: {blockAdmission: true}"), gates
     ).block_admission
+
+
+@pytest.mark.parametrize(
+    ("gate", "placement"),
+    [
+        ("TopologyAwareScheduling", None),
+        ("TASHandleOverlappingFlavors", Placement(shares_hosts=False)),
+        ("TASProfileMixed", Placement(small_gaps_first=False)),
+        ("TASRecomputeAssignmentWithinSchedulingCycle", Placement(places_again=False)),
+    ],
+)
+def test_pods_are_placed_as_the_gates_say(gate: str, placement: Placement | None) -> None:
+    gates = FeatureGates.from_mapping({gate: False})
+    assert configured_core_settings(configured(""), gates).placement == placement
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Gates)])
