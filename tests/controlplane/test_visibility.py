@@ -14,6 +14,7 @@ import pytest
 
 from admitq.app.front_proxy import CONFIG_MAP
 from admitq.runtime.client import Client
+from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import API_SERVICES
 from admitq_api.json_objects import value_at
 from admitq_api.labels import COMPAT_GROUP
@@ -469,11 +470,23 @@ async def test_restarted_process_gives_the_same_answer(
 
 
 async def test_process_needs_all_of_its_permissions_and_no_others(admin: Client, api: VisibilityApi) -> None:
-    installation = api.installation
+    installation, flavors = api.installation, kinds_of(api.names).resource_flavors
+    # Nodes and pods are read only if a flavor has a topology.
+    flavor = {
+        "apiVersion": flavors.api_version,
+        "kind": flavors.kind,
+        "metadata": {"name": "with-topology"},
+        "spec": {"nodeLabels": {"example.com/kind": "none"}, "topologyName": "none"},
+    }
+    await admin.create(flavors, flavor)
     account = f"system:serviceaccount:{installation.namespace}:{installation.prefix}-visibility"
     assert (await api.call_directly(api.root, {"Authorization": "Bearer wrong"})).status == 401
     assert (await api.get(api.of_cluster_queue("no-such-queue"))).status == 404
     # Watches are in the audit log once they have ended.
+    await asyncio.to_thread(installation.stop, ("visibility",))
+    await asyncio.to_thread(installation.start, ("visibility",))
+    await until_available(admin, api)
+    await admin.delete(flavors, "with-topology")
     await asyncio.to_thread(installation.stop, ("visibility",))
     await asyncio.to_thread(installation.start, ("visibility",))
     with installation.cluster.api() as connection:
