@@ -57,6 +57,7 @@ def changed_object(event: Event) -> tuple[str, Any]:
             happened.WorkloadDeleted(key, _)
             | happened.ReservationFailed(key, _)
             | happened.ReservationDiscarded(key, _)
+            | happened.TopologyAssignmentFailed(key, _)
             | happened.PreemptionFailed(key, _)
         ):
             return ("Workload", key)

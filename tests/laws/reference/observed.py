@@ -145,6 +145,7 @@ class Observed:
                 | happened.NodeDeleted()
                 | happened.PodOfOthersChanged()
                 | happened.PodOfOthersDeleted()
+                | happened.TopologyAssignmentFailed()
             ):
                 pass  # The histories place no pods.
             case happened.NamespaceChanged(name, labels):
