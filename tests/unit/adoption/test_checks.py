@@ -10,7 +10,7 @@ from admitq.adoption.checks import CHECKS, Severity
 from admitq.adoption.cluster import Cluster, FoundConfiguration
 from admitq.adoption.plan import make_chart_values, make_plan, workload_state
 from admitq_api.configuration import load_configuration
-from admitq_api.feature_gates import Gate, get_note
+from admitq_api.feature_gates import Gate
 from admitq_api.labels import COMPAT_GROUP, names_for
 
 NAMES = names_for(COMPAT_GROUP)
@@ -298,10 +298,7 @@ CASES: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
                     "VectorizedResourceRequests": True,
                 }
             ),
-            [
-                "TASBalancedPlacement: has no effect: its feature is not implemented yet",
-                f"TopologyAwareScheduling: {get_note(Gate.TOPOLOGY_AWARE_SCHEDULING)}",
-            ],
+            ["TASBalancedPlacement: has no effect: its feature is not implemented yet"],
         )
     ],
     "fields-without-effect": [
