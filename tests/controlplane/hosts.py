@@ -1,11 +1,13 @@
 """Nodes in two racks of one block, and pods that run only there, for stories of topologies."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from admitq.runtime.resources import NODES, PODS
 from admitq_api.json_objects import value_at
+from admitq_api.topology_assignments import decode
 from localcluster import nodes
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool, NodeTaint
@@ -62,3 +64,30 @@ async def until_on_nodes(
 
 def completion_index(pod: dict[str, Any]) -> str:
     return pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]
+
+
+async def create_flavor(stage: Stage) -> None:
+    """Create a flavor with the nodes of the story, and its topology of blocks, racks and hosts."""
+    levels = [{"nodeLabel": label} for label in (BLOCK, RACK, HOST)]
+    await stage.create(stage.kinds.topologies, stage.own("t"), {"spec": {"levels": levels}})
+    await stage.flavor(nodeLabels={BLOCK: stage.own("b")}, topologyName=stage.own("t"))
+
+
+async def until_on_hosts(stage: Stage, name: str, count: int) -> list[str]:
+    """Wait until all pods of a Job are on nodes, and return the names of these, sorted."""
+    found: list[str] = []
+
+    async def are_bound() -> bool:
+        found[:] = sorted(value_at(pod, ("spec", "nodeName"), "") for pod in await stage.pods(name))
+        return len(found) == count and all(found)
+
+    await stage.until(are_bound, what=f"{count} pods of {name} on nodes")
+    return found
+
+
+async def assigned_hosts(stage: Stage, name: str) -> Counter[str]:
+    """The number of pods on each host, by the status of the Workload."""
+    [part] = (await stage.workload(name))["status"]["admission"]["podSetAssignments"]
+    levels, domains = decode(part["topologyAssignment"], "topologyAssignment")
+    assert levels == (HOST,)
+    return Counter({values[0]: count for values, count in domains})

@@ -1,6 +1,7 @@
 """Stories of the ProvisioningRequest check on the real control plane. The tests play the autoscaler."""
 
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,20 @@ from admitq.core.model import CheckState
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
 from admitq.workloads.admission_check_reports import AdmissionCheckReport
-from admitq_api.json_objects import value_at
+from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds
+from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import StartCheckController, controller_of
+from tests.controlplane.hosts import (
+    RACK,
+    TEMPLATE,
+    assigned_hosts,
+    create_flavor,
+    two_racks,
+    until_on_hosts,
+)
 from tests.controlplane.stage import Stage, condition_of
 
 MANIFESTS = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -532,3 +542,34 @@ async def test_existing_pod_template_is_replaced_only_if_it_is_managed(
     note = f'Error creating PodTemplate "{name}": podtemplates "{name}" already exists'
     await stage.until_event("Workload", "w", "FailedCreate", note)
     assert await found() == ["former"]
+
+
+# --- topologies -----------------------------------------------------------------------------------
+
+
+async def test_pods_are_placed_in_a_topology_once_their_nodes_are_provisioned(
+    stage: Stage, autoscaler: Autoscaler, admitq_running: Installation
+) -> None:
+    await config(stage)
+    await check(stage)
+    await create_flavor(stage)
+    checks = {"admissionChecks": [{"name": stage.own("check")}]}
+    await stage.cluster_queue(cpu=100, admissionChecksStrategy=checks)
+    await stage.local_queue()
+    annotations = {stage.names.podset_required_topology: RACK}
+    await stage.job(pods=3, template=with_value(TEMPLATE, ("metadata", "annotations"), annotations))
+
+    async def delayed() -> list[Any]:
+        parts = value_at(await stage.workload(), ("status", "admission", "podSetAssignments"), [])
+        return [part.get("delayedTopologyRequest") for part in parts]
+
+    await autoscaler.answer(await autoscaler.request(), "Accepted", "Provisioned")
+    assert await delayed() == ["Pending"]
+    room = f'topology "{stage.own("t")}" doesn\'t allow to fit any of 3 pod(s). Total nodes: 0'
+    note = f"couldn't assign flavors to pod set main: {room}"
+    await until_workload_event(stage, "SecondPassFailed", note)
+    async with two_racks(stage, admitq_running) as hosts:
+        nodes = await until_on_hosts(stage, "j", 3)
+        assert Counter(nodes) == await assigned_hosts(stage, "j")
+        assert set(nodes) <= set(hosts[:2]) or set(nodes) <= set(hosts[2:])
+        assert await delayed() == ["Ready"]

@@ -6,17 +6,22 @@ from typing import Any
 import pytest
 
 from admitq.runtime.resources import JOBS, PODS
-from admitq_api.json_objects import value_at, with_value
-from admitq_api.topology_assignments import decode
-from tests.controlplane.hosts import BLOCK, HOST, RACK, TEMPLATE, TOLERATION
+from admitq_api.json_objects import with_value
+from tests.controlplane.hosts import (
+    HOST,
+    RACK,
+    TEMPLATE,
+    TOLERATION,
+    assigned_hosts,
+    create_flavor,
+    until_on_hosts,
+)
 from tests.controlplane.stage import Stage, condition_of
 
 
 async def queues(stage: Stage, **spec: Any) -> None:
     """Create queues with one flavor, which has the nodes of the story in a topology of racks and hosts."""
-    levels = [{"nodeLabel": label} for label in (BLOCK, RACK, HOST)]
-    await stage.create(stage.kinds.topologies, stage.own("t"), {"spec": {"levels": levels}})
-    await stage.flavor(nodeLabels={BLOCK: stage.own("b")}, topologyName=stage.own("t"))
+    await create_flavor(stage)
     await stage.cluster_queue(cpu=100, **spec)
     await stage.local_queue()
 
@@ -33,26 +38,6 @@ async def submit(
     if annotation:
         template = with_value(template, ("metadata", "annotations"), {annotation: value})
     await stage.job(name, pods=pods, template=template, **spec)
-
-
-async def until_running(stage: Stage, name: str, count: int) -> list[str]:
-    """Wait until all pods of a Job are on nodes, and return the names of these, sorted."""
-    found: list[str] = []
-
-    async def are_bound() -> bool:
-        found[:] = sorted(value_at(pod, ("spec", "nodeName"), "") for pod in await stage.pods(name))
-        return len(found) == count and all(found)
-
-    await stage.until(are_bound, what=f"{count} pods of {name} on nodes")
-    return found
-
-
-async def assigned_hosts(stage: Stage, name: str) -> Counter[str]:
-    """The number of pods on each host, by the status of the Workload."""
-    [part] = (await stage.workload(name))["status"]["admission"]["podSetAssignments"]
-    levels, domains = decode(part["topologyAssignment"], "topologyAssignment")
-    assert levels == (HOST,)
-    return Counter({values[0]: count for values, count in domains})
 
 
 async def until_waiting(stage: Stage, name: str, text: str) -> None:
@@ -75,20 +60,20 @@ async def test_each_job_runs_in_one_rack_and_the_third_waits_for_one(stage: Stag
     used: list[set[str]] = []
     for name in ("a", "b"):
         await submit(stage, name, 3, annotation=required)
-        nodes = await until_running(stage, name, 3)
+        nodes = await until_on_hosts(stage, name, 3)
         assert Counter(nodes) == await assigned_hosts(stage, name)
         used.append(next(rack for rack in racks if rack.issuperset(nodes)))
     assert used[0] != used[1]
     await submit(stage, "c", 3, annotation=required)
     await until_waiting(stage, "c", f'topology "{stage.own("t")}" allows to fit only 1 out of 3 pod(s)')
     await stage.client.delete(JOBS, "a", stage.namespace, propagation="Background")
-    assert used[0].issuperset(await until_running(stage, "c", 3))
+    assert used[0].issuperset(await until_on_hosts(stage, "c", 3))
 
 
 async def test_preferred_rack_is_left_if_it_is_too_small(stage: Stage, hosts: list[str]) -> None:
     await queues(stage)
     await submit(stage, "a", 7, annotation=stage.names.podset_preferred_topology)
-    nodes = await until_running(stage, "a", 7)
+    nodes = await until_on_hosts(stage, "a", 7)
     assert Counter(nodes) == await assigned_hosts(stage, "a")
     assert set(nodes) == set(hosts)
 
@@ -96,9 +81,9 @@ async def test_preferred_rack_is_left_if_it_is_too_small(stage: Stage, hosts: li
 async def test_pods_without_a_request_fill_the_smallest_gap(stage: Stage, hosts: list[str]) -> None:
     await queues(stage)
     await submit(stage, "a", 1, cpu=6, annotation=stage.names.podset_required_topology, value=HOST)
-    [taken] = await until_running(stage, "a", 1)
+    [taken] = await until_on_hosts(stage, "a", 1)
     await submit(stage, "b", 1, cpu=4)
-    assert await until_running(stage, "b", 1) == [taken]
+    assert await until_on_hosts(stage, "b", 1) == [taken]
 
 
 async def test_pods_of_others_take_room_until_they_end(stage: Stage, hosts: list[str]) -> None:
@@ -109,12 +94,12 @@ async def test_pods_of_others_take_room_until_they_end(stage: Stage, hosts: list
         spec = {**pod["spec"], "nodeName": host, "tolerations": [TOLERATION]}
         await stage.create(PODS, f"other-{number}", {"spec": spec})
     await submit(stage, "a", 2, annotation=stage.names.podset_required_topology)
-    assert set(await until_running(stage, "a", 2)) == {hosts[3]}
+    assert set(await until_on_hosts(stage, "a", 2)) == {hosts[3]}
     await submit(stage, "b", 3, annotation=stage.names.podset_required_topology)
     await until_waiting(stage, "b", "doesn't allow to fit any of 3 pod(s)")
     for number in range(2):
         await stage.client.delete(PODS, f"other-{number}", stage.namespace)
-    assert set(await until_running(stage, "b", 3)) <= set(hosts[:2])
+    assert set(await until_on_hosts(stage, "b", 3)) <= set(hosts[:2])
 
 
 async def test_preemption_frees_a_rack(stage: Stage, hosts: list[str]) -> None:
@@ -123,11 +108,11 @@ async def test_preemption_frees_a_rack(stage: Stage, hosts: list[str]) -> None:
     required = stage.names.podset_required_topology
     for name in ("a", "b"):
         await submit(stage, name, 4, annotation=required)
-        await until_running(stage, name, 4)
+        await until_on_hosts(stage, name, 4)
     labels = {stage.names.priority_class: stage.own("high")}
     await submit(stage, "high", 4, annotation=required, labels=labels)
-    nodes = set(await until_running(stage, "high", 4))
+    nodes = set(await until_on_hosts(stage, "high", 4))
     assert nodes in (set(hosts[:2]), set(hosts[2:]))
     running = [name for name in ("a", "b") if await stage.pods(name)]
     assert len(running) == 1, "one victim frees a rack"
-    assert nodes.isdisjoint(await until_running(stage, running[0], 4))
+    assert nodes.isdisjoint(await until_on_hosts(stage, running[0], 4))
