@@ -12,17 +12,17 @@ from typing import Any, Final
 
 from admitq.core.requests import requests_on_node
 from admitq.core.topology.topologies import PodOnNode
+from admitq.integrations.families import pods
 from admitq.translate.pod_sets import read_pod_spec
 from admitq_api.json_objects import JsonObject, object_at, select_fields, text_at
 from admitq_api.labels import Names
 from admitq_api.stored_fields import require_object
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 _IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion")
 _READ_OF_SPEC: Final = ("nodeName", "overhead", "resources")
 _READ_OF_CONTAINER: Final = ("resources", "restartPolicy")
 
-PODS_ON_NODES: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+PODS_ON_NODES: Final = f"spec.nodeName!=,{pods.NOT_ENDED}"
 """The field selector of pods on nodes that may still use something there."""
 
 
@@ -68,6 +68,6 @@ def read_pod_of_others(pod: JsonObject, names: Names) -> PodOnNode | None:
         MalformedField: the structure of the pod is not readable.
     """
     node = text_at(pod, ("spec", "nodeName"))
-    if not node or text_at(pod, ("status", "phase")) in _ENDED or is_placed_by_topology(pod, names):
+    if not node or pods.has_ended(pod) or is_placed_by_topology(pod, names):
         return None
     return PodOnNode(node, requests_on_node(read_pod_spec(require_object(pod.get("spec"), "spec"))))

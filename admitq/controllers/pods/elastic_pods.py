@@ -52,7 +52,6 @@ ELASTIC_PODS: Final = "elasticpods"
 STARTED_PODS: Final = replace(PODS, view="of started jobs")
 """Pods of started jobs that have not ended, except pods that are jobs themselves."""
 
-_UNENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _KEPT_METADATA: Final = (
     "name",
     "namespace",
@@ -238,7 +237,7 @@ class ElasticPodsController:
             {BY_CHAIN: self._chains},
             spec,
             label_selector=f"{names.podset},!{names.managed}",
-            field_selector=_UNENDED,
+            field_selector=pods.NOT_ENDED,
             transform=lambda pod: trim_elastic_pod(pod, names),
             # So clusters without elastic jobs have no watch of all pods of jobs.
             start_condition=StartCondition(workloads, self._has_chains),

@@ -8,14 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum, auto
 from typing import Final, TypeAlias
 
+from admitq.integrations.families.pods import has_ended
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import PODS
 from admitq_api.json_objects import JsonObject, select_fields, value_at
 from admitq_api.labels import Names
-
-_ENDED: Final = ("Succeeded", "Failed")
-NOT_ENDED: Final = ",".join(f"status.phase!={phase}" for phase in _ENDED)
-"""Field selector of the pods that have not ended."""
 
 _KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp")
 
@@ -42,8 +39,8 @@ def may_run(pod: JsonObject, names: Names) -> bool:
     A deleted pod runs until its object is removed, if it is assigned to a node. Without a node it never
     starts.
     """
-    status, spec = pod.get("status") or {}, pod.get("spec") or {}
-    if status.get("phase") in _ENDED:
+    spec = pod.get("spec") or {}
+    if has_ended(pod):
         return False
     if "deletionTimestamp" in pod["metadata"] and not spec.get("nodeName"):
         return False

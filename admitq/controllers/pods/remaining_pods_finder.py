@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from admitq.controllers.context import Context
 from admitq.controllers.pods.excess_pods import job_kind_label
-from admitq.controllers.pods.pod_index import NOT_ENDED, PodIndex, job_uids, may_run
+from admitq.controllers.pods.pod_index import PodIndex, job_uids, may_run
 from admitq.controllers.pods.remaining_pods import (
     SHORTEST_CHECK_SECONDS,
     STILL_REMAINING,
@@ -27,7 +27,7 @@ from admitq.controllers.pods.remaining_pods import (
     seconds_reported,
 )
 from admitq.integrations.families.batch_jobs import CONTROLLER_UID_LABEL
-from admitq.integrations.families.pods import get_age_key
+from admitq.integrations.families.pods import NOT_ENDED, get_age_key
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.workloads.transitions import ConditionType, is_condition_true

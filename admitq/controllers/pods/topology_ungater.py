@@ -23,7 +23,6 @@ from admitq.controllers.indexes import (
 )
 from admitq.controllers.plan import RemoveSchedulingGate, execute_plan, plan_of, record_gate_wait
 from admitq.controllers.pods.excess_pods import find_last_slice
-from admitq.controllers.pods.pod_index import NOT_ENDED
 from admitq.controllers.pods.topology_slots import (
     InvalidIndexOffset,
     PlacedPod,
@@ -242,7 +241,7 @@ class TopologyUngater:
         unconfirmed.discard(pod["metadata"]["name"])
 
     async def _confirm(self, key: Key) -> None:
-        """Read the pods whose last patch has no known result."""
+        """Read the pods with a patch that has no known result."""
         unconfirmed = sorted(self._unconfirmed.get(key, ()))
         for start in range(0, len(unconfirmed), _PARALLEL_CALLS):
             batch = unconfirmed[start : start + _PARALLEL_CALLS]
@@ -279,7 +278,7 @@ class TopologyUngater:
             spec,
             known=self._known_keys,
             label_selector=names.podset,
-            field_selector=NOT_ENDED,
+            field_selector=pods.NOT_ENDED,
             transform=lambda pod: trim_placed_pod(pod, names),
             # So clusters without topologies have no watch of all pods of jobs.
             start_condition=StartCondition(workloads, self._has_assignments),

@@ -22,7 +22,11 @@ LEADER_WORKER_SET: Final = "leaderworkerset"
 GROUP_PARENT_KINDS: Final = frozenset({STATEFUL_SET, LEADER_WORKER_SET})
 """The kinds that queue their pods in groups."""
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_ENDED: Final = ("Succeeded", "Failed")
+
+NOT_ENDED: Final = ",".join(f"status.phase!={phase}" for phase in _ENDED)
+"""The field selector of pods that have not ended."""
+
 _LARGEST_GROUP: Final = 2**31 - 1
 
 
