@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -24,14 +23,12 @@ from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.translate import messages
-from admitq.translate.admissions import read_admission
 from admitq.translate.messages import Explanation
 from admitq.workloads.admission_patches import pending_patch, queued_since, reservation_patch
-from admitq.workloads.pod_counts import requested_pod_counts
+from admitq.workloads.stored_admissions import has_admission
 from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import Reason
 from admitq_api.labels import Names
-from admitq_api.stored_fields import MalformedField
 
 log = logger(__name__)
 
@@ -317,11 +314,4 @@ class _Withdrawal:
 
 def _has_reservation(obj: dict[str, Any], admission: Admission) -> bool:
     """Whether the Workload has exactly this reservation. Another program may have written a different one."""
-    stated = (obj.get("status") or {}).get("admission")
-    with suppress(MalformedField):
-        return (
-            is_reserved(obj)
-            and bool(stated)
-            and read_admission(stated, requested_pod_counts(obj)) == admission
-        )
-    return False
+    return is_reserved(obj) and has_admission(obj, admission)

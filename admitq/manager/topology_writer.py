@@ -1,6 +1,5 @@
 """Writes the topology assignments that workloads with reserved quota get later."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,11 +8,9 @@ from admitq.core.instructions import AssignTopology
 from admitq.core.model import Admission
 from admitq.manager.guarded_writes import DecisionKind, GuardedWrites, Patch, WorkloadDecision
 from admitq.runtime.rate_limit import CallPriority, call_priority
-from admitq.translate.admissions import read_admission
 from admitq.workloads.admission_patches import topology_patch
-from admitq.workloads.pod_counts import requested_pod_counts
+from admitq.workloads.stored_admissions import has_admission
 from admitq.workloads.transitions import is_reserved
-from admitq_api.stored_fields import MalformedField
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class TopologyWriter:
                     instruction.key,
                     instruction.uid,
                     partial(self._patch, admission=instruction.admission),
-                    is_written_in=partial(_has, admission=instruction.admission),
+                    is_written_in=partial(has_admission, admission=instruction.admission),
                 )
             )
         return written is not None
@@ -50,10 +47,3 @@ class TopologyWriter:
         if not is_reserved(obj):
             return None
         return topology_patch(obj, admission, by_hostname_prefix=self.by_hostname_prefix)
-
-
-def _has(obj: dict[str, Any], admission: Admission) -> bool:
-    stated = (obj.get("status") or {}).get("admission")
-    with suppress(MalformedField):
-        return bool(stated) and read_admission(stated, requested_pod_counts(obj)) == admission
-    return False
