@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from admitq.core import events as happened
 from admitq.core.instructions import AssignTopology, Preempt, ReserveQuota
@@ -18,6 +18,8 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.store import Store
 
 log = logger(__name__)
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,9 @@ class DecisionWrites:
 
     async def _reserve(self, instruction: ReserveQuota) -> None:
         """Write a reservation, then start the job."""
-        try:
-            written = await self._admissions.reserve(instruction)
-        except Exception as error:  # noqa: BLE001 the core must learn that the reservation was not written
-            self._background.report_failure("reservation not written", instruction.key, error)
-            written = None
+        written = await self._try(
+            self._admissions.reserve(instruction), "reservation not written", instruction.key
+        )
         if written is None:
             self._put(happened.ReservationFailed(instruction.key, instruction.uid), instruction.key)
             return
@@ -105,16 +105,25 @@ class DecisionWrites:
                     "job not started yet, controller retries", workload=str(instruction.key), error=str(error)
                 )
 
+    async def _try(self, write: Awaitable[_Result], failure: str, key: ObjectKey) -> _Result | None:
+        """Return the result of a write; None after an unexpected exception, which is reported.
+
+        The core must learn in any case that a decision was not written.
+        """
+        try:
+            return await write
+        except Exception as error:  # noqa: BLE001 the core must learn that the decision was not written
+            self._background.report_failure(failure, key, error)
+            return None
+
     def _forget_finished(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
         if (write := self._writing.get(key)) is not None and write.task is done:
             del self._writing[key]
 
     async def _assign_topology(self, instruction: AssignTopology) -> None:
-        try:
-            is_written = await self._topologies.assign(instruction)
-        except Exception as error:  # noqa: BLE001 the core must learn that the places were not written
-            self._background.report_failure("topology assignment not written", instruction.key, error)
-            is_written = False
+        is_written = await self._try(
+            self._topologies.assign(instruction), "topology assignment not written", instruction.key
+        )
         if not is_written:
             self._put(happened.TopologyAssignmentFailed(instruction.key, instruction.uid), instruction.key)
 
@@ -122,11 +131,9 @@ class DecisionWrites:
         """Write a preemption, after an unfinished write of the reservation that the preemption ends."""
         if (write := self._writing.get(instruction.key)) is not None:
             await asyncio.wait([write.task])
-        try:
-            is_written = await self._preemptions.preempt(instruction)
-        except Exception as error:  # noqa: BLE001 the core must learn that the preemption was not written
-            self._background.report_failure("preemption not written", instruction.key, error)
-            is_written = False
+        is_written = await self._try(
+            self._preemptions.preempt(instruction), "preemption not written", instruction.key
+        )
         if is_written:
             self._failed_preemptions.pop(instruction.key, None)
         else:
