@@ -18,6 +18,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from admitq.runtime.connection_pool import ConnectionPool
 from admitq.runtime.credentials import Credentials, CredentialsError
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, TokenBucket, current_priority
@@ -91,29 +92,19 @@ class Transport:
         self._observe = observe
         self._fence = fence
         self._connections = connections
-        self._calls: aiohttp.ClientSession | None = None
-        self._streams: aiohttp.ClientSession | None = None
+        self._calls: ConnectionPool | None = None
+        self._streams: ConnectionPool | None = None
 
     def open(self) -> None:
         """Create the connection pools, without connecting."""
-        self._calls = self._session(self._connections)
-        self._streams = self._session(0)
+        self._calls = ConnectionPool(self._connections, self._headers)
+        self._streams = ConnectionPool(0, self._headers)
 
     async def close(self) -> None:
         """Close all connections. Calls in progress fail."""
-        for session in (self._calls, self._streams):
-            if session is not None:
-                await session.close()
-
-    def _session(self, connections: int) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            # The API server closes idle connections after 90 s. Closing them first, no write can use a
-            # connection that the server closes at the same moment.
-            connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=60),
-            headers=self._headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=256 * 1024,
-        )
+        for pool in (self._calls, self._streams):
+            if pool is not None:
+                await pool.close()
 
     async def read(self, request: ApiRequest, seconds: float | None = None) -> bytes:
         """Send a request and read the whole answer, within the deadline."""
@@ -136,17 +127,17 @@ class Transport:
 
     async def _send_until_successful(
         self,
-        session: aiohttp.ClientSession | None,
+        pool: ConnectionPool | None,
         request: ApiRequest,
         deadline: asyncio.Timeout,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
         """Send a request, with retries, and return the successful answer. The caller reads its body."""
-        if session is None:
+        if pool is None:
             raise RuntimeError("the client is used outside its context")
         renewed = False
         for attempt in itertools.count():
-            response = await self._send_in_slot(session, request, deadline, timeout)
+            response = await self._send_in_slot(pool, request, deadline, timeout)
             failure = await _failure(response, request)
             if failure is None:
                 return response
@@ -162,19 +153,19 @@ class Transport:
 
     async def _send_in_slot(
         self,
-        session: aiohttp.ClientSession,
+        pool: ConnectionPool,
         request: ApiRequest,
         deadline: asyncio.Timeout,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
         """Send a request. A write waits for a slot of its class first, which does not count as its time."""
         if not request.write:
-            return await self._send(session, request, None, timeout)
+            return await self._send(pool, request, None, timeout)
         if (enclosing := slot_in_use()) is not None:
-            return await self._send(session, request, enclosing, timeout)
+            return await self._send(pool, request, enclosing, timeout)
         slot = await self._take_slot(current_priority(request.default_priority), deadline)
         try:
-            return await self._send(session, request, slot, timeout)
+            return await self._send(pool, request, slot, timeout)
         finally:
             self._scheduler.release(slot)
 
@@ -192,7 +183,7 @@ class Transport:
 
     async def _send(
         self,
-        session: aiohttp.ClientSession,
+        pool: ConnectionPool,
         request: ApiRequest,
         slot: WriteSlot | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
@@ -210,7 +201,7 @@ class Transport:
         started = time.monotonic()
         status = 0
         try:
-            response = await session.request(
+            response = await pool.session.request(
                 request.method,
                 URL(self._credentials.server + request.path, encoded=True).with_query(request.query),
                 data=request.data,

@@ -16,6 +16,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from admitq.runtime.connection_pool import ConnectionPool
 from admitq.runtime.line_splitter import split_lines
 from benchmarks.api_calls import ApiCallKey
 from localcluster.cluster import LocalCluster
@@ -70,25 +71,24 @@ class LoadConnection:
         self._token = cluster.admin_token
         self._user_agent = user_agent
         self._connections = connections
-        self._session: aiohttp.ClientSession | None = None
+        self._pool: ConnectionPool | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._connections, ssl=self._tls),
-            headers={
+        self._pool = ConnectionPool(
+            self._connections,
+            {
                 "Authorization": f"Bearer {self._token}",
                 "User-Agent": self._user_agent,
                 "Accept-Encoding": "identity",
             },
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=256 * 1024,
+            self._tls,
         )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._open_session().close()
+        await self._open_pool().close()
 
     async def call(
         self, verb: str, resource: str, path: str, body: Any = None, content_type: str = _JSON
@@ -105,7 +105,7 @@ class LoadConnection:
         answer = LoadAnswer(0, b"")
         headers = None if body is None else {"Content-Type": content_type}
         try:
-            async with self._open_session().request(
+            async with self._open_pool().session.request(
                 _METHODS[verb],
                 URL(self._server + path, encoded=True),
                 data=None if body is None else orjson.dumps(body),
@@ -135,7 +135,7 @@ class LoadConnection:
         )
         status = 0
         try:
-            async with self._open_session().get(
+            async with self._open_pool().session.get(
                 URL(f"{self._server}{path}?{query}", encoded=True),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             ) as response:
@@ -149,10 +149,10 @@ class LoadConnection:
         finally:
             self.calls[ApiCallKey("watch", resource, str(status))] += 1
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
+    def _open_pool(self) -> ConnectionPool:
+        if self._pool is None:
             raise RuntimeError("the connection is used outside its context")
-        return self._session
+        return self._pool
 
 
 async def until_answered(
