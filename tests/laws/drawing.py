@@ -9,6 +9,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TypeVar
 
+from admitq.core import events as happened
+from admitq.core.amounts import amounts
 from admitq.core.model import (
     SECOND,
     AdmissionCheck,
@@ -52,11 +54,15 @@ from admitq.core.settings import (
     CoreSettings,
     FairSharing,
     Gates,
+    Placement,
     PreemptionStrategy,
     Resources,
     Transformation,
     TransformationOutput,
 )
+from admitq.core.topology.domains import HOST_NAME, PODS, Node
+from admitq.core.topology.request import SliceLayer, TopologyRequest
+from admitq.core.topology.topologies import PodOnNode
 
 QUEUES = ("a", "b", "c", "d", "e")
 COHORTS = ("w", "x", "y", "z")
@@ -67,6 +73,8 @@ WORKLOADS = tuple(ObjectKey(namespace, f"w{n}") for namespace in NAMESPACES for 
 CHECKS = ("check", "other")
 RUNTIME_CLASSES = ("sandboxed",)
 TOPOLOGY = "racks"
+NODES = ("h1", "h2", "h3", "h4", "h5", "h6")
+PODS_OF_OTHERS = tuple(ObjectKey("others", f"p{n}") for n in range(6))
 
 TEAM_BLUE = LabelSelector((SelectorRequirement("team", SelectorOperator.IN, ("blue",)),))
 NOT_RED = LabelSelector((SelectorRequirement("team", SelectorOperator.NOT_IN, ("red",)),))
@@ -139,10 +147,14 @@ _OWN_POLICIES = ("Never", "LowerPriority", "LowerPriority", "LowerOrNewerEqualPr
 class Draw(random.Random):
     """A random source that draws objects. The same seed draws the same objects.
 
-    If it is *crowded*, nearly everything is in one cohort and contends for one flavor.
+    If it is *crowded*, nearly everything is in one cohort and contends for one flavor. If it is *placed*,
+    flavors have topologies, and the core assigns pods to the domains of these. If it is *peaceful*, no
+    ClusterQueue preempts.
     """
 
     crowded = False
+    placed = False
+    peaceful = False
 
     def chance(self, probability: float) -> bool:
         """Return True with this probability."""
@@ -164,12 +176,25 @@ class Draw(random.Random):
 
     def settings(self) -> CoreSettings:
         """Draw a configuration."""
+        if self.placed:
+            return self.settings_with_placement()
         return CoreSettings(
             fair_sharing=FairSharing(self.choice(_STRATEGIES)) if self.chance(0.4) else None,
             admission_fair_sharing=self.admission_fair_sharing() if self.chance(0.25) else None,
             resources=self.resources(),
             block_admission=self.chance(0.06),
             gates=self.gates(),
+        )
+
+    def settings_with_placement(self) -> CoreSettings:
+        """Draw a configuration with which pods are placed. Admission never waits for ready pods."""
+        return CoreSettings(
+            fair_sharing=FairSharing() if self.chance(0.2) else None,
+            placement=Placement(
+                shares_hosts=self.often(True, False),
+                small_gaps_first=self.often(True, False),
+                places_again=self.often(True, False),
+            ),
         )
 
     def admission_fair_sharing(self) -> AdmissionFairSharing:
@@ -212,6 +237,8 @@ class Draw(random.Random):
 
     def quota(self) -> ResourceQuota:
         """Draw a small quota, mostly without limits."""
+        if self.placed:
+            return ResourceQuota(self.randint(2, 8), self.often(None, 2), self.mostly(None, 2))
         if self.crowded:
             unlimited = self.often(None, 1, 2)
             return ResourceQuota(self.choice((1, 2, 3, 4)), unlimited, self.mostly(None, 1, 2))
@@ -241,6 +268,8 @@ class Draw(random.Random):
 
     def preemption(self) -> ClusterQueuePreemption:
         """Draw a preemption policy; borrowing while preempting requires reclaiming."""
+        if self.peaceful:
+            return ClusterQueuePreemption()
         reclaim = self.choice(_POLICIES)
         borrow = self.choice(("Never", "LowerPriority")) if reclaim != "Never" else "Never"
         threshold = self.choice((None, 0, 1, 2)) if borrow != "Never" else None
@@ -326,7 +355,58 @@ class Draw(random.Random):
             self.choice(((), (("pool", name),), (("pool", name), ("zone", "one")))),
             () if self.crowded else self.often((), (SPOT,), (Taint("old", "", "PreferNoSchedule"),)),
             self.mostly((), (Toleration("spot", "Exists"),)),
-            self.mostly(None, TOPOLOGY),
+            self.often(TOPOLOGY, None) if self.placed else self.mostly(None, TOPOLOGY),
+        )
+
+    def topology(self) -> happened.TopologyChanged:
+        """Draw the levels of the topology; without placement they do not matter."""
+        if not self.placed:
+            return happened.TopologyChanged(TOPOLOGY)
+        levels = self.often(
+            ("rack", HOST_NAME), ("block", "rack"), ("block", "rack", HOST_NAME), (HOST_NAME,)
+        )
+        return happened.TopologyChanged(TOPOLOGY, levels)
+
+    def node(self, name: str) -> Node:
+        """Draw a node, mostly in the rack of its name, ready, schedulable and without taints."""
+        number = NODES.index(name)
+        rack = self.mostly(f"r{number // 2}", "r0", "r1", None)
+        labels = {
+            "block": f"b{number // 4}",
+            "rack": rack,
+            HOST_NAME: name,
+            "pool": self.often("f1", "f2"),
+            "zone": "one",
+        }
+        return Node(
+            name,
+            tuple(sorted((key, value) for key, value in labels.items() if value is not None)),
+            self.mostly((), (SPOT,)),
+            amounts(
+                {"cpu": self.randint(0, 6), "mem": self.randint(0, 3), "gpu": 1, PODS: self.randint(1, 6)}
+            ),
+            ready=self.mostly(True, False),
+            schedulable=self.mostly(True, False),
+        )
+
+    def pod_of_others(self) -> PodOnNode:
+        """Draw a pod that belongs to no workload, on a node that need not exist."""
+        return PodOnNode(self.choice(NODES), amounts({"cpu": self.randint(0, 2)}))
+
+    def topology_request(self, count: int) -> TopologyRequest | None:
+        """Draw a request, sometimes of levels that the topology does not have."""
+        level = self.often("rack", "block", HOST_NAME)
+        slices = (SliceLayer(self.often(HOST_NAME, "rack"), self.randint(1, max(1, count))),)
+        return self.choice(
+            (
+                None,
+                TopologyRequest(required=level),
+                TopologyRequest(required=level),
+                TopologyRequest(preferred=level),
+                TopologyRequest(unconstrained=True),
+                TopologyRequest(required=level, slices=slices),
+                TopologyRequest(slices=slices),
+            )
         )
 
     def check(self, name: str) -> AdmissionCheck:
@@ -370,6 +450,8 @@ class Draw(random.Random):
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """Draw one or two podsets, sometimes of one group; at most one has a ``min_count``."""
+        if self.placed:
+            return self.placed_pod_sets()
         if self.chance(0.95 if self.crowded else 0.7):
             return (self.pod_set("main", None),)
         group = "together" if self.chance(0.3) else None
@@ -377,6 +459,20 @@ class Draw(random.Random):
         if first.min_count is not None and second.min_count is not None:
             second = PodSet(second.name, second.count, second.template, group=group)
         return first, second
+
+    def placed_pod_sets(self) -> tuple[PodSet, ...]:
+        """Draw one or two podsets with requests of a topology. Of a group, the first has one pod."""
+        main = self.pod_set("main", None)
+        main = replace(main, topology_request=self.topology_request(main.count))
+        if self.chance(0.8):
+            return (main,)
+        if self.chance(0.5):
+            other = replace(self.pod_set("other", None), min_count=None)
+            return main, replace(other, topology_request=self.topology_request(other.count))
+        request = self.choice((TopologyRequest(required="rack"), TopologyRequest(preferred="rack")))
+        leader = replace(main, count=1, min_count=None, group="together", topology_request=request)
+        workers = replace(self.pod_set("workers", "together"), min_count=None, topology_request=request)
+        return leader, replace(workers, count=max(1, workers.count))
 
     def grown(self, pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
         """Return the podsets with more pods; podsets of elastic jobs have no ``min_count``."""

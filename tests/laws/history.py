@@ -2,12 +2,14 @@
 
 import random
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.laws.drawing import Draw
 from tests.laws.explanations import check_changes, check_explanation
-from tests.laws.operations import OPERATIONS, OPERATIONS_ON_SLICES, create_objects
+from tests.laws.node_operations import OPERATIONS_WITH_NODES, add_nodes
+from tests.laws.operations import OPERATIONS, OPERATIONS_ON_SLICES, Operation, create_objects
+from tests.laws.placed_player import PlacedPlayer
 from tests.laws.player import Player
 from tests.laws.positions import check_positions
 from tests.laws.what_if import check_what_if
@@ -30,11 +32,22 @@ class History(NamedTuple):
 ELASTIC = 10**9
 """From this seed on, histories have elastic jobs."""
 
+PLACED = 2 * 10**9
+"""From this seed on, histories have nodes, and pods are placed. They have no elastic jobs."""
+
+_EVERY_OPERATION = {**OPERATIONS_ON_SLICES, **OPERATIONS_WITH_NODES}
+
+
+def _operations_of(seed: int) -> Mapping[str, tuple[Operation, int]]:
+    if seed >= PLACED:
+        return OPERATIONS_WITH_NODES
+    return OPERATIONS_ON_SLICES if seed >= ELASTIC else OPERATIONS
+
 
 def generate(seed: int, length: int) -> History:
     """Generate the history of a seed."""
     draw = random.Random(seed)  # noqa: S311 a history, not a secret
-    operations = OPERATIONS if seed < ELASTIC else OPERATIONS_ON_SLICES
+    operations = _operations_of(seed)
     names = list(operations)
     weights = [weight for _, weight in operations.values()]
     chosen = draw.choices(names, weights, k=length)
@@ -58,8 +71,20 @@ def create_player(world: int) -> Player:
     """Create the player of a history, with the first objects."""
     draw = Draw(world)
     draw.crowded = draw.chance(0.6)
+    if world >= PLACED:
+        return _create_placed_player(draw)
     player = Player(draw.settings(), crowded=draw.crowded, watches_statuses=draw.chance(0.3))
     create_objects(player, draw)
+    return player
+
+
+def _create_placed_player(draw: Draw) -> PlacedPlayer:
+    draw.placed, draw.peaceful = True, draw.chance(0.5)
+    player = PlacedPlayer(
+        draw.settings(), crowded=draw.crowded, watches_statuses=draw.chance(0.3), peaceful=draw.peaceful
+    )
+    create_objects(player, draw)
+    add_nodes(player, draw)
     return player
 
 
@@ -69,9 +94,11 @@ def apply_step(player: Player, step: Step) -> None:
     Raises:
         LawBroken: the core breaks a law.
     """
-    operation, _ = OPERATIONS_ON_SLICES[step.operation]
+    operation, _ = _EVERY_OPERATION[step.operation]
     draw = Draw(step.seed)
     draw.crowded = player.crowded
+    if isinstance(player, PlacedPlayer):
+        draw.placed, draw.peaceful = True, player.peaceful
     operation(player, draw)
     if step.seed % 2 == 0:
         player.core.validate()
@@ -79,6 +106,8 @@ def apply_step(player: Player, step: Step) -> None:
         player.statuses.check_statuses()
     if step.seed % 5 == 0:
         check_positions(player)
+    if draw.placed:
+        return
     if step.seed % 7 == 0:
         check_explanation(player, draw)
     if step.seed % 31 == 0:

@@ -251,7 +251,12 @@ def leave_places_open(player: Player, draw: Draw) -> None:
         parts = () if workload.admission is None else workload.admission.pod_set_assignments
         is_open = any(part.lacks_topology_assignment for part in parts)
         if workload.admission is not None and draw.chance(0.5 if is_open else 0.2):
-            changed = tuple(replace(part, lacks_topology_assignment=not is_open) for part in parts)
+            changed = tuple(
+                replace(
+                    part, lacks_topology_assignment=not is_open, topology=part.topology if is_open else None
+                )
+                for part in parts
+            )
             player.observe_workload(
                 workload,
                 admitted=is_open,
@@ -352,7 +357,7 @@ def restore_objects(player: Player, draw: Draw) -> None:
     for name in CHECKS:
         if name not in observed.checks or not observed.checks[name].active:
             player.send(happened.AdmissionCheckChanged(AdmissionCheck(name, "controller", active=True)))
-    player.send(happened.TopologyChanged(TOPOLOGY))
+    player.send(draw.topology())
     for name in NAMESPACES:
         if name not in observed.namespaces:
             player.send(happened.NamespaceChanged(name, (("team", "blue"),)))
@@ -381,7 +386,7 @@ def change_check(player: Player, draw: Draw) -> None:
 def change_topology(player: Player, draw: Draw) -> None:
     """A topology is created or deleted."""
     is_deleted = draw.chance(0.3)
-    player.send(happened.TopologyDeleted(TOPOLOGY) if is_deleted else happened.TopologyChanged(TOPOLOGY))
+    player.send(happened.TopologyDeleted(TOPOLOGY) if is_deleted else draw.topology())
 
 
 def change_namespace(player: Player, draw: Draw) -> None:
@@ -457,6 +462,7 @@ def observe_everything_again(player: Player, draw: Draw) -> None:
         *map(happened.LocalQueueChanged, observed.local_queues.values()),
         *(happened.LimitRangeChanged(*each) for each in observed.limit_ranges.items()),
         *(happened.RuntimeClassChanged(*each) for each in observed.runtime_classes.items()),
+        *(happened.TopologyChanged(*each) for each in observed.topologies.items()),
         *map(happened.WorkloadChanged, observed.workloads.values()),
     ):
         player.observe_again(event)
@@ -518,7 +524,7 @@ def create_objects(player: Player, draw: Draw) -> None:
         player.send(happened.ResourceFlavorChanged(draw.flavor(name)))
     for name in CHECKS:
         player.send(happened.AdmissionCheckChanged(draw.check(name)))
-    player.send(happened.TopologyChanged(TOPOLOGY))
+    player.send(draw.topology())
     for name in NAMESPACES:
         player.send(happened.NamespaceChanged(name, (("team", "blue"),)))
     for name in draw.some(COHORTS):

@@ -22,11 +22,15 @@ from admitq.core.model import (
 )
 from admitq.core.settings import AdmissionFairSharing, CoreSettings
 from tests.laws.drawing import requesting
-from tests.laws.history import ELASTIC, History, Step, find_failure, generate, play, report
+from tests.laws.history import ELASTIC, PLACED, History, Step, find_failure, generate, play, report
 from tests.laws.player import Player
 
-HISTORIES = (*range(40), *range(ELASTIC, ELASTIC + 20))
-FURTHER_HISTORIES = (*range(40, 400), *range(ELASTIC + 20, ELASTIC + 100))
+HISTORIES = (*range(40), *range(ELASTIC, ELASTIC + 20), *range(PLACED, PLACED + 40))
+FURTHER_HISTORIES = (
+    *range(40, 400),
+    *range(ELASTIC + 20, ELASTIC + 100),
+    *range(PLACED + 40, PLACED + 300),
+)
 """Played before a release. Histories that broke a law stay in each run, see below."""
 STEPS = 100
 TOGETHER = 20

@@ -70,7 +70,7 @@ NO_INPUT: Final = {
     "Workload.evicted": "decides the order of targets, and not whether there are any",
     "Workload.pod_set_updates": "decides about places for a workload that holds quota",
     "PodSet.name": "identity",
-    "PodSet.topology_request": "the histories place no pods; tests of placing cover it",
+    "PodSet.topology_request": "the cases place no pods; the laws of ``placed_player`` cover it",
 }
 """Fields that never make a workload fit when they change, with the reason."""
 

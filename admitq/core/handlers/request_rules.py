@@ -1,7 +1,13 @@
-"""Handlers of events about LimitRanges and RuntimeClasses. Both change the requests of pods."""
+"""Handlers of events about LimitRanges and RuntimeClasses. Both change the requests of pods.
 
+Pods of admitted workloads take these requests from their nodes, too.
+"""
+
+from collections.abc import Mapping
+
+from admitq.core.entries import WorkloadEntry
 from admitq.core.events import LimitRangeChanged, LimitRangeDeleted, RuntimeClassChanged, RuntimeClassDeleted
-from admitq.core.model import Instant
+from admitq.core.model import Instant, ObjectKey
 from admitq.core.world import World
 
 
@@ -31,8 +37,15 @@ def delete_runtime_class(world: World, event: RuntimeClassDeleted, _now: Instant
 
 def _update_requests_in(world: World, namespace: str) -> None:
     for key in world.indexes.local_queues_by_namespace.get(namespace, ()):
-        world.update_requests(world.indexes.workloads_by_local_queue[key])
+        _update_requests(world, world.indexes.workloads_by_local_queue[key])
 
 
 def _update_requests_with(world: World, runtime_class: str) -> None:
-    world.update_requests(world.indexes.workloads_by_runtime_class.get(runtime_class, {}))
+    _update_requests(world, world.indexes.workloads_by_runtime_class.get(runtime_class, {}))
+
+
+def _update_requests(world: World, workloads: Mapping[ObjectKey, WorkloadEntry]) -> None:
+    world.update_requests(workloads)
+    for entry in workloads.values():
+        if entry.held is not None and entry.held.places:
+            world.settle_reservation(entry)

@@ -100,7 +100,8 @@ class Observed:
     local_queues: dict[ObjectKey, LocalQueue] = field(default_factory=dict)
     flavors: dict[str, ResourceFlavor] = field(default_factory=dict)
     checks: dict[str, AdmissionCheck] = field(default_factory=dict)
-    topologies: set[str] = field(default_factory=set)
+    topologies: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The levels of each topology."""
     namespaces: dict[str, Labels] = field(default_factory=dict)
     limit_ranges: dict[ObjectKey, LimitRange] = field(default_factory=dict)
     runtime_classes: dict[str, ExactAmounts] = field(default_factory=dict)
@@ -136,10 +137,10 @@ class Observed:
                 self.checks[check.name] = check
             case happened.AdmissionCheckDeleted(name):
                 self.checks.pop(name, None)
-            case happened.TopologyChanged(name):
-                self.topologies.add(name)
+            case happened.TopologyChanged(name, levels):
+                self.topologies[name] = levels
             case happened.TopologyDeleted(name):
-                self.topologies.discard(name)
+                self.topologies.pop(name, None)
             case (
                 happened.NodeChanged()
                 | happened.NodeDeleted()
@@ -147,7 +148,7 @@ class Observed:
                 | happened.PodOfOthersDeleted()
                 | happened.TopologyAssignmentFailed()
             ):
-                pass  # The histories place no pods.
+                pass  # ``Places`` observes them.
             case happened.NamespaceChanged(name, labels):
                 self.namespaces[name] = labels
             case happened.NamespaceDeleted(name):
@@ -409,7 +410,7 @@ class Observed:
         if queue.terminating or queue.stop_policy is not StopPolicy.NONE or not flavors <= set(self.flavors):
             return False
         topologies = {self.flavors[flavor].topology_name for flavor in flavors} - {None}
-        if not topologies <= self.topologies:
+        if not topologies <= self.topologies.keys():
             return False
         checks = [self.checks.get(rule.name) for rule in queue.admission_checks]
         return all(check is not None and check.active for check in checks)

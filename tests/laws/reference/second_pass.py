@@ -1,6 +1,6 @@
 """Workloads that hold quota, lack places for their pods and are evaluated again (semantics, Second pass).
 
-No topology is implemented yet, so that every second pass fails. After n failures in a row the next pass comes
+Without placement, every second pass fails. After n failures in a row the next pass comes
 2ⁿ seconds later, at most 30.
 """
 

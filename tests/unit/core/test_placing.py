@@ -1,5 +1,8 @@
 """Cycles that assign pods to the domains of topologies."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 
 from admitq.core import events as happened
@@ -337,3 +340,30 @@ def test_usage_counts_again_when_a_topology_or_flavor_comes_back() -> None:
     cluster.submit_pods("c", 8)
     cluster.run("b")
     assert cluster.places() == {"b": {"r2-a": 4, "r2-b": 4}}
+
+
+OVERHEAD = (("cpu", Fraction(3)),)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_usage_counts_again_when_a_runtime_class_changes(ends: bool) -> None:
+    cluster = racks()
+    if ends:
+        cluster.send(happened.RuntimeClassChanged("sandboxed", OVERHEAD))
+    template = replace(template_requesting({"cpu": 1000}), runtime_class="sandboxed")
+    pod_sets = (PodSet("main", 2, template, topology_request=RACK),)
+    cluster.submit("a", "cq", pod_sets=pod_sets)
+    cluster.run("a")
+    cluster.submit_pods("b", 14, TopologyRequest(unconstrained=True))
+    cluster.run(*([] if ends else ["b"]))
+    cluster.send(
+        happened.RuntimeClassDeleted("sandboxed")
+        if ends
+        else happened.RuntimeClassChanged("sandboxed", OVERHEAD)
+    )
+    cluster.run(*(["b"] if ends else []))
+    cluster.state.validate()
+    topology = cluster.state.queries.world.topologies.get("default")
+    assert topology is not None
+    cpu = sum(dict(used)["cpu"] for used in topology.tree.usage().values())
+    assert cpu == (16_000 if ends else 22_000)

@@ -1,0 +1,136 @@
+"""What is free on the nodes of each flavor, computed again from all nodes, pods and workloads at each use."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from admitq.core import events as happened
+from admitq.core.events import Event
+from admitq.core.model import Admission, ObjectKey, PodSetAssignment, ResourceFlavor, Workload
+from admitq.core.topology.domains import HOST_NAME, PODS, Node
+from admitq.core.topology.topologies import PodOnNode
+from tests.laws.reference.observed import Observed
+from tests.laws.reference.requests import pod, units
+
+Leaf = tuple[str, ...]
+Free = dict[Leaf, Counter[str]]
+
+
+@dataclass
+class Places:
+    """Nodes, pods that belong to no workload, and topology assignments that are being written."""
+
+    observed: Observed
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods_of_others: dict[ObjectKey, PodOnNode] = field(default_factory=dict)
+    assumed: dict[ObjectKey, tuple[Admission, Admission]] = field(default_factory=dict)
+    """By workload, its observed reservation, and the same with its topology assignments."""
+
+    def observe(self, event: Event) -> None:
+        """Apply an event that was applied to the observed objects."""
+        match event:
+            case happened.NodeChanged(node):
+                self.nodes[node.name] = node
+            case happened.NodeDeleted(name):
+                self.nodes.pop(name, None)
+            case happened.PodOfOthersChanged(key, each):
+                self.pods_of_others[key] = each
+            case happened.PodOfOthersDeleted(key):
+                self.pods_of_others.pop(key, None)
+            case happened.TopologyAssignmentFailed(key):
+                self.assumed.pop(key, None)
+            case _:
+                workloads = self.observed.workloads
+                self.assumed = {
+                    key: (former, placed)
+                    for key, (former, placed) in self.assumed.items()
+                    if key in workloads and _may_be_written(workloads[key], former)
+                }
+
+    def admission(self, key: ObjectKey) -> Admission | None:
+        """Return what a workload holds, with topology assignments that are being written."""
+        return self.assumed[key][1] if key in self.assumed else self.observed.admission(key)
+
+    # --- amounts ----------------------------------------------------------------------------------
+
+    def levels_of(self, flavor: str) -> tuple[str, ...]:
+        """Return the levels of the topology of a flavor; empty without one."""
+        found = self.observed.flavors.get(flavor)
+        return () if found is None else self.observed.topologies.get(found.topology_name or "", ())
+
+    def nodes_of(self, flavor: str) -> list[Node]:
+        """Return the nodes on which pods of a flavor may run."""
+        found, levels = self.observed.flavors[flavor], self.levels_of(flavor)
+        return [node for node in self.nodes.values() if _belongs(node, found, levels)]
+
+    def of_pod(self, key: ObjectKey, pod_set: str) -> dict[str, int]:
+        """Return what one pod of a workload takes from its node."""
+        workload = self.observed.workloads[key]
+        template = next(each.template for each in workload.pod_sets if each.name == pod_set)
+        requests = pod(self.observed, key.namespace, template).requests
+        amounts = {name: units(name, amount) for name, amount in requests.items()}
+        return with_pod({name: amount for name, amount in amounts.items() if amount})
+
+    def free(self, flavor: str) -> Free:
+        """Return what is free in each leaf of a flavor; negative where more is used than there is."""
+        levels, free = self.levels_of(flavor), Free()
+        for node in self.nodes_of(flavor):
+            leaf = free.setdefault(_leaf_of(node, levels), Counter())
+            leaf.update(dict(node.allocatable))
+            for each in self.pods_of_others.values():
+                if each.node == node.name:
+                    leaf.subtract(with_pod(dict(each.requests)))
+        for key, part in self._placed():
+            assert part.topology is not None, "it is placed"
+            if not self._concerns(part, flavor):
+                continue
+            for values, count in part.topology.domains:
+                name = values[-1:] if levels[-1] == HOST_NAME else values
+                if name in free:
+                    taken = self.of_pod(key, part.name)
+                    free[name].subtract({resource: amount * count for resource, amount in taken.items()})
+        return free
+
+    def _placed(self) -> Iterator[tuple[ObjectKey, PodSetAssignment]]:
+        """Yield the assignments of podsets with places, by workloads that hold quota."""
+        for key, workload in self.observed.workloads.items():
+            admission = self.admission(key)
+            if admission is None or self.observed.is_not_charged(key):
+                continue
+            names = {pod_set.name for pod_set in workload.pod_sets}
+            for part in admission.pod_set_assignments:
+                if part.topology is not None and part.name in names:
+                    yield key, part
+
+    def _concerns(self, part: PodSetAssignment, flavor: str) -> bool:
+        placement, levels = self.observed.settings.placement, self.levels_of(flavor)
+        assert part.topology is not None, "it is placed"
+        assert placement is not None, "pods are placed"
+        if placement.shares_hosts and part.topology.levels[-1] == HOST_NAME:
+            return levels[-1:] == (HOST_NAME,)
+        return flavor in {name for _, name in part.flavors}
+
+
+def with_pod(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return amounts with one of ``pods``."""
+    return {**amounts, PODS: amounts.get(PODS, 0) + 1}
+
+
+def _leaf_of(node: Node, levels: tuple[str, ...]) -> Leaf:
+    labels = dict(node.labels)
+    return (labels[HOST_NAME],) if levels[-1] == HOST_NAME else tuple(labels[level] for level in levels)
+
+
+def _belongs(node: Node, flavor: ResourceFlavor, levels: tuple[str, ...]) -> bool:
+    labels = dict(node.labels)
+    return (
+        node.ready
+        and node.schedulable
+        and bool(levels)
+        and labels.keys() >= set(levels)
+        and set(flavor.node_labels) <= set(node.labels)
+    )
+
+
+def _may_be_written(workload: Workload, former: Admission) -> bool:
+    return workload.admission == former and not (workload.finished or workload.evicted)
