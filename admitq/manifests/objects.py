@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from admitq.core.events import Event
+from admitq.core.topology.domains import HOST_NAME
 from admitq.integrations.base import Integration
 from admitq.integrations.references import ObjectReference, ReferencedKind
 from admitq.integrations.registry import find_referenced_kind, load_integrations
@@ -38,6 +39,9 @@ OBSERVED: Final[Mapping[str, tuple[str, str]]] = {
     "RuntimeClass": ("runtimeclasses", ""),
 }
 """The kinds that the core observes besides Workloads, with their plural and their default namespace."""
+
+NODES: Final[Mapping[str, tuple[str, str]]] = {"Node": ("nodes", "")}
+"""The kind that only a simulation with placement in topologies reads, as ``OBSERVED``."""
 
 _FOREIGN: Final = frozenset({("", "Namespace"), ("", "LimitRange"), ("node.k8s.io", "RuntimeClass")})
 CLASSES: Final = {"WorkloadPriorityClass": "", "PriorityClass": "scheduling.k8s.io"}
@@ -90,6 +94,7 @@ class Manifests:
         stored: the objects to which the manifests are applied. Their statuses stay.
         namespace: the namespace of objects that state none.
         with_serving: whether objects that serve without end are read. A run of a simulation could not end.
+        with_nodes: whether nodes are read.
     """
 
     def __init__(
@@ -101,8 +106,10 @@ class Manifests:
         namespace: str = "default",
         *,
         with_serving: bool = False,
+        with_nodes: bool = False,
     ) -> None:
         self.names = names
+        self._observed = {**OBSERVED, **NODES} if with_nodes else OBSERVED
         self._with_serving = with_serving
         self._lookup = stored or NoObjects()
         self._namespace = namespace
@@ -169,7 +176,11 @@ class Manifests:
             if version not in {self.names.version, self.names.older_version}:
                 known = " or ".join(filter(None, (self.names.version, self.names.older_version)))
                 raise document.error(("apiVersion",), f"{group} has no version {version}: use {known}")
-        elif (group, kind) not in _FOREIGN and CLASSES.get(kind) != group:
+        elif (
+            (group, kind) not in _FOREIGN
+            and not (group == "" and kind in NODES and kind in self._observed)
+            and CLASSES.get(kind) != group
+        ):
             integration = self.integration_of(document.value)
             if integration is None and find_referenced_kind(group, version, kind) is None:
                 return None
@@ -178,7 +189,9 @@ class Manifests:
                 or integration.lifecycle.is_ignored(document.value)
             ):
                 return None
-        namespace = "" if kind in CLASSES or not OBSERVED.get(kind, ("", "default"))[1] else self._namespace
+        namespace = (
+            "" if kind in CLASSES or not self._observed.get(kind, ("", "default"))[1] else self._namespace
+        )
         if (other := find_referenced_kind(group, version, kind)) is not None and not other.namespaced:
             namespace = ""
         if namespace:
@@ -232,7 +245,7 @@ class Manifests:
         return (
             (name, document)
             for name, document in self._objects.items()
-            if name.kind not in OBSERVED and name.kind not in CLASSES and name not in self._followed
+            if name.kind not in self._observed and name.kind not in CLASSES and name not in self._followed
         )
 
     def referenced(self, reference: ObjectReference) -> JsonObject | None:
@@ -262,7 +275,9 @@ class Manifests:
         named = (*self.of_kind("LocalQueue"), *self.workloads(), *self.of_kind("LimitRange"))
         for name, document in named:
             self._imply_namespace(name.namespace, document)
-        return [self.changed(name, document) for kind in OBSERVED for name, document in self.of_kind(kind)]
+        return [
+            self.changed(name, document) for kind in self._observed for name, document in self.of_kind(kind)
+        ]
 
     def _imply_namespace(self, namespace: str, document: Document) -> None:
         name = ObjectId("Namespace", "", namespace)
@@ -293,8 +308,8 @@ class Manifests:
         """
         document = _without_nulls(document)
         name = self.identify(document, _text(document, ("kind",)))
-        if name is None or name.kind not in OBSERVED:
-            raise document.error(("kind",), _remedy_for_kind())
+        if name is None or name.kind not in self._observed:
+            raise document.error(("kind",), self._remedy_for_kind())
         stored = self._stored(document, self.get(name))
         event = self.changed(name, stored)
         self._given[name], self._objects[name] = document, stored
@@ -334,15 +349,18 @@ class Manifests:
         return self.replace(part)
 
     def _known(self, name: ObjectId, document: Document) -> ObjectId:
-        if name.kind not in OBSERVED:
-            raise document.error(("kind",), _remedy_for_kind())
-        return name._replace(namespace=name.namespace or OBSERVED[name.kind][1])
+        if name.kind not in self._observed:
+            raise document.error(("kind",), self._remedy_for_kind())
+        return name._replace(namespace=name.namespace or self._observed[name.kind][1])
 
     def _observation(self, name: ObjectId, document: Document) -> Observation:
-        plural = OBSERVED.get(name.kind)
+        plural = self._observed.get(name.kind)
         if plural is None:
-            raise document.error(("kind",), _remedy_for_kind())
+            raise document.error(("kind",), self._remedy_for_kind())
         return self._observations[plural[0]]
+
+    def _remedy_for_kind(self) -> str:
+        return f"only these kinds can change during a run: {', '.join(self._observed)}"
 
     def as_stored(self, name: ObjectId, value: JsonObject) -> JsonObject:
         """Return the object with the fields that the API server and controllers would set, or have set."""
@@ -355,12 +373,23 @@ class Manifests:
             stored = with_value(stored, ("metadata",), {**stored["metadata"], **kept})
         if name.kind == "Namespace":
             return with_value(stored, ("metadata", "labels", NAMESPACE_LABEL), name.name)
+        if name.kind in NODES:
+            return _as_registered(stored, name.name)
         if old is not None:
             return {**stored, "status": old.get("status") or {}}
         if name.kind == "AdmissionCheck":
             # The controller of the check would set this condition. Without it, ClusterQueues are inactive.
             return with_value(stored, ("status",), {"conditions": [{"type": "Active", "status": "True"}]})
         return {key: inner for key, inner in stored.items() if key != "status"}
+
+
+def _as_registered(node: JsonObject, name: str) -> JsonObject:
+    """Return a node with what its kubelet would set: its host name, and that it is ready, unless stated."""
+    if not value_at(node, ("metadata", "labels", HOST_NAME)):
+        node = with_value(node, ("metadata", "labels", HOST_NAME), name)
+    if value_at(node, ("status", "conditions")) is None:
+        node = with_value(node, ("status", "conditions"), [{"type": "Ready", "status": "True"}])
+    return node
 
 
 def _without_nulls(document: Document) -> Document:
@@ -370,10 +399,6 @@ def _without_nulls(document: Document) -> Document:
 def _followed_kind(document: Document) -> ReferencedKind | None:
     group, _, version = _text(document, ("apiVersion",)).rpartition("/")
     return find_referenced_kind(group, version, _text(document, ("kind",)))
-
-
-def _remedy_for_kind() -> str:
-    return f"only these kinds can change during a run: {', '.join(OBSERVED)}"
 
 
 def _text(document: Document, path: FieldPath) -> str:

@@ -11,7 +11,7 @@ import orjson
 
 from admitq.core.events import Event
 from admitq.core.model import ObjectKey, Workload
-from admitq.core.settings import CoreSettings
+from admitq.core.settings import CoreSettings, Placement
 from admitq.integrations.base import Integration
 from admitq.manifests.documents import Document, FieldPath, InputError, Place, Problem, field_name, field_path
 from admitq.manifests.jobs import JobTranslation
@@ -19,6 +19,7 @@ from admitq.manifests.objects import Manifests, ObjectId
 from admitq.simulator import arrivals
 from admitq.simulator.distributions import Draw, create_random_stream, create_sampler
 from admitq.simulator.files import Files, read_files, read_files_beside
+from admitq.simulator.nodes import list_nodes
 from admitq.simulator.present import RUNNING, WAITING, PresentCluster, PresentWorkload
 from admitq.simulator.schema import (
     Evictions,
@@ -135,12 +136,17 @@ def read(
     # be repeated.
     drawn = chosen if chosen is not None else random.SystemRandom().randrange(2**31)
     settings, how, custom, topology_rules = _configured(files)
-    manifests = Manifests(files.names, how, custom)
-    for document in files.manifests:
+    manifests = Manifests(files.names, how, custom, with_nodes=True)
+    for document in (*files.manifests, *list_nodes(scenario, files.document)):
         manifests.add(document)
     for document in files.changed:
         manifests.apply(document)
+    if not _has_nodes(manifests, scenario):
+        # Without nodes no pods could be placed: flavors with a topology count by quota alone.
+        settings = replace(settings, placement=None)
     start = manifests.observed()
+    if present is not None:
+        start += present.pods_of_others
     reader = _Reader(files, manifests, settings, how, topology_rules, drawn)
     sources = reader.sources(() if present is None else present.workloads)
     return SimulationPlan(
@@ -160,6 +166,13 @@ def read(
     )
 
 
+def _has_nodes(manifests: Manifests, scenario: Scenario) -> bool:
+    """Whether there are nodes at the start, or later."""
+    return any(manifests.of_kind("Node")) or any(
+        change.apply is not None and change.apply.get("kind") == "Node" for change in scenario.changes
+    )
+
+
 def _configured(
     files: Files,
 ) -> tuple[CoreSettings, ReadOptions, tuple[Integration, ...], TopologyRules | None]:
@@ -169,6 +182,7 @@ def _configured(
         settings = CoreSettings(
             multikueue_controller=names.multikueue_controller,
             provisioning_controller=names.provisioning_controller,
+            placement=Placement(),
         )
         return settings, ReadOptions(), (), DEFAULT_TOPOLOGY_RULES
     # The models of the configuration file take long to import, and most scenarios have none.
@@ -185,8 +199,7 @@ def _configured(
     if configuration.api_group != names.group:
         raise document.error(("apiGroup",), f"write {names.group}, which the scenario uses")
     return (
-        # A scenario has no nodes.
-        replace(configured_core_settings(configuration, gates), placement=None),
+        configured_core_settings(configuration, gates),
         configured_read_options(configuration, gates),
         custom,
         configured_topology_rules(gates),
@@ -372,6 +385,7 @@ class _Reader:
                 requests=(workload_class.requests or {}).items(),
                 priority_class=workload_class.priority_class or "",
                 min_pods=workload_class.min_pods,
+                topology_request=workload_class.topology_request,
             )
 
             def blame(inner: FieldPath, remedy: str) -> Exception:
@@ -462,6 +476,7 @@ class _Reader:
             pods=shape.pods,
             requests=shape.requests,
             priority_class="" if number else shape.priority,
+            topology_request=trace.topology_request,
         )
 
         def blame(inner: FieldPath, remedy: str) -> Exception:

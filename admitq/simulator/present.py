@@ -2,18 +2,20 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admitq.core.asking.effects import revise_workload
 from admitq.core.asking.run_times import WHOLE, RunTimeEstimate
+from admitq.core.events import Event
 from admitq.core.model import Workload
 from admitq.manifests.documents import Document, read_text
-from admitq.manifests.objects import OBSERVED
+from admitq.manifests.objects import NODES, OBSERVED
 from admitq.simulator.clock import START
 from admitq.simulator.files import Files
 from admitq.simulator.schema import Nanoseconds, Scenario
-from admitq.translate.observations import READ_ERRORS
+from admitq.translate.observations import READ_ERRORS, observations
 from admitq.translate.workloads import read_workload
 from admitq_api.labels import Names
 
@@ -28,6 +30,7 @@ WAITING: Final = "present-pending"
 
 _FOREIGN: Final = {
     "Namespace": "v1",
+    "Node": "v1",
     "LimitRange": "v1",
     "RuntimeClass": "node.k8s.io/v1",
 }
@@ -69,11 +72,13 @@ class PresentCluster(NamedTuple):
         files: its objects and its configuration, with an empty scenario.
         workloads: its workloads that have not finished, in the order of their keys.
         notes: what is missing, and what is assumed instead.
+        pods_of_others: the events of pods on nodes that no topology placed. They stay for the whole run.
     """
 
     files: Files
     workloads: tuple[PresentWorkload, ...]
     notes: tuple[str, ...]
+    pods_of_others: tuple[Event, ...] = ()
 
 
 def read_present(cluster: "AskedCluster", unknown: Nanoseconds, shown: str) -> PresentCluster:
@@ -97,12 +102,22 @@ def read_present(cluster: "AskedCluster", unknown: Nanoseconds, shown: str) -> P
     files.manifests.extend(_list_documents(objects, shown))
     if objects.configuration is not None:
         (files.configuration,) = read_text(objects.configuration, f"configuration of {shown}")
-    return PresentCluster(files, workloads, tuple(notes))
+    pods = tuple(_list_pods_of_others(cluster)) if objects.of("nodes") else ()
+    return PresentCluster(files, workloads, tuple(notes), pods)
+
+
+def _list_pods_of_others(cluster: "AskedCluster") -> Iterator[Event]:
+    """Yield the events of pods on nodes. Pods that cannot be read take no room, as on a cluster."""
+    objects = cluster.objects
+    pods = observations(objects.names, cluster.settings.how)["pods"]
+    for obj in objects.of("pods"):
+        with suppress(*READ_ERRORS):
+            yield pods.changed(obj)
 
 
 def _list_documents(objects: "StoredObjects", shown: str) -> Iterator[Document]:
     """Yield queues, flavors and all other objects besides Workloads and jobs."""
-    kinds = {plural: kind for kind, (plural, _) in OBSERVED.items()}
+    kinds = {plural: kind for kind, (plural, _) in {**OBSERVED, **NODES}.items()}
     for plural, obj in objects.observed:
         if (kind := kinds.get(plural)) is not None:
             head = {"apiVersion": _FOREIGN.get(kind, objects.names.api_version), "kind": kind}

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from admitq.core.topology.domains import HOST_NAME
 from admitq_api.durations import parse_duration
 
 KIND = "Scenario"
@@ -219,6 +220,48 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, Mapping) else value
 
 
+class SliceLayer(ScenarioPart):
+    """Slices: so many pods at a time in one domain."""
+
+    topology: str
+    """The label of the level of the domain."""
+
+    size: Count
+    """The number of pods of a slice."""
+
+
+class TopologyRequest(ScenarioPart):
+    """Where the pods of each workload must be together. As `topologyRequest` of a Workload.
+
+    Set at most one of required, preferred and unconstrained. The flavor needs a Topology, and the run nodes.
+    """
+
+    required: str | None = None
+    """The label of the level: all pods are in one domain of it, such as one rack."""
+
+    preferred: str | None = None
+    """The label of the level that is tried first. Without room, wider levels follow, then several domains."""
+
+    unconstrained: bool | None = None
+    """Whether pods can be on any nodes."""
+
+    pod_set_slice_required_topology: str | None = None
+    """The label of the level of slices."""
+
+    pod_set_slice_size: Count | None = None
+    """The number of pods of a slice."""
+
+    podset_slice_required_topology_constraints: tuple[SliceLayer, ...] | None = None
+    """Several layers of slices, the outermost first; instead of the two fields above."""
+
+    @model_validator(mode="after")
+    def _one_level(self) -> Self:
+        fields = ("required", "preferred", "unconstrained")
+        if sum(getattr(self, field) is not None for field in fields) > 1:
+            raise ValueError(f"set at most one of {', '.join(fields)}")
+        return self
+
+
 class Reference(ScenarioPart):
     """A Job or Workload of the manifests, the template of a class. It is not submitted itself."""
 
@@ -277,6 +320,9 @@ class WorkloadClass(ScenarioPart):
     requests: dict[str, str | int] | None = None
     """The requests of each pod, by resource."""
 
+    topology_request: TopologyRequest | None = None
+    """Where the pods must be together. With a template, the annotations of the template request it."""
+
     run_time: RunTime | None = None
     """How long pods run; absent: `runTime` of the scenario."""
 
@@ -296,7 +342,7 @@ class WorkloadClass(ScenarioPart):
                 if getattr(self, field) is None:
                     raise ValueError(f"set {field}, or a template")
         else:
-            for field in ("pods", "min_pods", "requests"):
+            for field in ("pods", "min_pods", "requests", "topology_request"):
                 if getattr(self, field) is not None:
                     raise ValueError(f"{to_camel(field)} belongs to the template: remove one of the two")
         return self
@@ -338,6 +384,9 @@ class Trace(ScenarioPart):
 
     processors_per_pod: Count = 1
     """The number of processors of the Standard Workload Format for one pod."""
+
+    topology_request: TopologyRequest | None = None
+    """Where the pods of each job must be together."""
 
     columns: dict[str, str] = Field(default_factory=dict)
     """The names of the columns in the CSV, by the standard name of the column."""
@@ -434,6 +483,50 @@ class Repeat(ScenarioPart):
     """The manifests."""
 
 
+class NodeLevel(ScenarioPart):
+    """Domains of one level, such as racks."""
+
+    label: str
+    """The label of nodes that is the level, such as `example.com/rack`."""
+
+    count: Count
+    """The number of domains in each domain of the level above."""
+
+
+class NodeGroup(ScenarioPart):
+    """Equal nodes, in domains of equal size.
+
+    Names and values of labels are the name of the group with numbers from 0: node `gpu-0-3-17` is in rack
+    `gpu-0-3` of block `gpu-0`. The label `kubernetes.io/hostname` is the name of the node.
+    """
+
+    name: Name
+    """The name of the group."""
+
+    domains: tuple[NodeLevel, ...] = ()
+    """The levels above hosts, the widest first; absent: all nodes are together."""
+
+    hosts: Count
+    """The number of nodes in each domain of the last level."""
+
+    allocatable: dict[str, str | int]
+    """What one node can allocate, by resource. Without `pods`, it has room for 110 pods."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Other labels of the nodes."""
+
+    taints: tuple[dict[str, Any], ...] = ()
+    """Taints of the nodes, as in `spec.taints` of a Node."""
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> Self:
+        labels = [level.label for level in self.domains]
+        for label in labels:
+            if labels.count(label) > 1 or label in self.labels or label == HOST_NAME:
+                raise ValueError(f"the nodes have the label {label} twice: remove one of the two")
+        return self
+
+
 class Scenario(ScenarioPart):
     """A run: the manifests, the workloads that arrive, and changes. At least one workload must arrive."""
 
@@ -451,6 +544,10 @@ class Scenario(ScenarioPart):
 
     repeat: tuple[Repeat, ...] = ()
     """Manifests that are repeated with counters."""
+
+    nodes: tuple[NodeGroup, ...] = ()
+    """Nodes, besides those of the manifests. With nodes, workloads in flavors with a Topology are placed.
+    Without, such flavors count by quota alone."""
 
     run_time: RunTime | None = None
     """How long pods run, for classes without `runTime`."""
@@ -482,4 +579,8 @@ class Scenario(ScenarioPart):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"several workloads or traces have the name {name}")
+        groups = [group.name for group in self.nodes]
+        for name in groups:
+            if groups.count(name) > 1:
+                raise ValueError(f"several groups of nodes have the name {name}")
         return self

@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from admitq.core.model import ObjectKey, Workload
 from admitq.integrations.base import Integration
 from admitq.manifests.jobs import ErrorFactory, JobTranslation
+from admitq.simulator.schema import TopologyRequest
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
 
@@ -102,6 +105,7 @@ def job_manifest(
     requests: Iterable[tuple[str, str | int]],
     priority_class: str = "",
     min_pods: int | None = None,
+    topology_request: TopologyRequest | None = None,
 ) -> JsonObject:
     """Return a Job with equal pods."""
     labels = {names.queue_name: queue.name}
@@ -111,16 +115,35 @@ def job_manifest(
     if min_pods is not None:
         metadata["annotations"] = {names.job_min_parallelism: str(min_pods)}
     container = {"name": "main", "resources": {"requests": dict(requests)}}
+    template: dict[str, Any] = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    if topology_request is not None:
+        template["metadata"] = {"annotations": _annotations(topology_request, names)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": metadata,
-        "spec": {
-            "parallelism": pods,
-            "completions": pods,
-            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-        },
+        "spec": {"parallelism": pods, "completions": pods, "template": template},
     }
+
+
+def _annotations(request: TopologyRequest, names: Names) -> dict[str, str]:
+    """Return the annotations of a pod template that request a topology."""
+    layers = request.podset_slice_required_topology_constraints
+    annotations = {
+        names.podset_required_topology: request.required,
+        names.podset_preferred_topology: request.preferred,
+        names.podset_unconstrained_topology: (
+            None if request.unconstrained is None else str(request.unconstrained).lower()
+        ),
+        names.podset_slice_required_topology: request.pod_set_slice_required_topology,
+        names.podset_slice_size: (
+            None if request.pod_set_slice_size is None else str(request.pod_set_slice_size)
+        ),
+        names.podset_slice_required_topology_constraints: (
+            None if layers is None else orjson.dumps([layer.model_dump() for layer in layers]).decode()
+        ),
+    }
+    return {key: value for key, value in annotations.items() if value is not None}
 
 
 def read_template(translation: JobTranslation, obj: JsonObject, blame: ErrorFactory) -> Template:

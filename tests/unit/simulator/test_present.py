@@ -129,6 +129,46 @@ def test_evicted_workload_releases_its_quota(tmp_path: Path) -> None:
     assert [line.split()[1] for line in timeline.lines] == ["Submitted", "Stopped", "Admitted", "Finished"]
 
 
+def topology_objects(*, free: str) -> list[dict[str, Any]]:
+    """Return a flavor with a topology, one node of 4 CPU, and a pod that leaves only some CPU free."""
+    levels = {"spec": {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}}
+    node = {
+        "metadata": {"labels": {"kubernetes.io/hostname": "n1", "pool": "a"}},
+        "status": {
+            "allocatable": {"cpu": "4", "pods": "10"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    requests = {"cpu": f"{4 - int(free)}"}
+    pod = {
+        "metadata": {"namespace": "kube-system"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"requests": requests}}]},
+        "status": {"phase": "Running"},
+    }
+    return [
+        stored("ResourceFlavor", {"spec": {"nodeLabels": {"pool": "a"}, "topologyName": "hosts"}}, "f"),
+        stored("Topology", levels, "hosts"),
+        stored("Node", node, "n1", "v1"),
+        stored("Pod", pod, "agent", "v1"),
+    ]
+
+
+@pytest.mark.parametrize(("free", "is_admitted"), [("3", True), ("2", False)])
+def test_nodes_and_other_pods_of_the_cluster_decide_where_pods_have_room(
+    tmp_path: Path, free: str, is_admitted: bool
+) -> None:
+    waiting = stored("Workload", workload(), "waiting")
+    _, timeline = run(write(tmp_path, [waiting, *topology_objects(free=free)]))
+    assert ("0 Admitted waiting" in timeline.lines) is is_admitted
+
+
+def test_flavor_with_topology_counts_by_quota_when_nodes_are_not_known(tmp_path: Path) -> None:
+    flavor, topology, *_ = topology_objects(free="0")
+    dump = write(tmp_path, [stored("Workload", workload(), "waiting"), flavor, topology])
+    _, timeline = run(dump)
+    assert "0 Admitted waiting" in timeline.lines
+
+
 def test_unknown_run_times_are_a_note(tmp_path: Path) -> None:
     present = read_cluster(ClusterSource((write(tmp_path, workloads()),)), MINUTE)
     assert present.notes == ("the run times of 1 workloads are not known: --run-time sets them",)
