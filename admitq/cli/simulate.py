@@ -93,7 +93,7 @@ def simulate(
             _run(simulation, plan)
             result = report(simulation)
         if plots is not None:
-            from admitq.simulator.charts import charts
+            from admitq.simulator.run_charts import charts
 
             _write_plots(charts(simulation), plots)
     except InputError as error:

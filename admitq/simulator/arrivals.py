@@ -1,6 +1,7 @@
 """The times at which workloads of a class are submitted."""
 
 import heapq
+import math
 import random
 from collections.abc import Iterable, Iterator
 
@@ -32,6 +33,21 @@ def expected(arrivals: Iterable[Arrivals]) -> int | None:
         else:
             return None
     return 1 if empty else total
+
+
+def estimate(arrivals: Iterable[Arrivals], until: Nanoseconds | None) -> float:
+    """Return the mean number of arrivals until the end of the run; infinite if nothing ends them."""
+    total, empty = 0.0, True
+    for arrival in arrivals:
+        empty = False
+        poisson = arrival.poisson
+        if poisson is None:
+            total += expected((arrival,)) or 0
+            continue
+        ends = [end for end in (poisson.end, until) if end is not None]
+        by_time = max(0, min(ends) - poisson.start) / poisson.every if ends else math.inf
+        total += by_time if poisson.count is None else min(by_time, poisson.count)
+    return 1.0 if empty else total
 
 
 def _times(arrivals: Arrivals, chance: random.Random) -> Iterator[Nanoseconds]:

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import SECOND
 from admitq.simulator.measures import Measures, WorkloadCounts
-from admitq.simulator.report import natural
 from admitq.simulator.run import Simulation
 from admitq.simulator.series import Level
-from admitq.simulator.units import duration_text, is_bytes
+from admitq.simulator.units import duration_text, is_bytes, natural
 
 Specification = Mapping[str, Any]
 """A chart in the Vega-Lite language, version 6."""
@@ -87,14 +86,6 @@ _DURATION_LABEL: Final = (
     " : datum.value < 86400 ? format(datum.value / 3600, '~g') + 'h'"
     " : format(datum.value / 86400, '~g') + 'd'"
 )
-
-
-def charts(simulation: Simulation) -> dict[str, Specification]:
-    """Return all charts of a run that has ended, by file name without suffix."""
-    charts_by_name = {"queue-depth": queue_depth_chart(simulation), "waits": waits_chart(simulation)}
-    for pair in sorted(simulation.measures.uses):
-        charts_by_name[f"use-{pair.flavor}-{pair.resource.replace('/', '-')}"] = use_chart(simulation, pair)
-    return charts_by_name
 
 
 def chart(title: str, description: str, **parts: Any) -> Specification:

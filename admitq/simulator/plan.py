@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 
 from admitq.core.events import Event
-from admitq.core.model import ObjectKey, Workload
+from admitq.core.model import ObjectKey, PodSet, Workload
 from admitq.core.settings import CoreSettings, Placement
 from admitq.integrations.base import Integration
 from admitq.manifests.documents import Document, FieldPath, InputError, Place, Problem, field_name, field_path
@@ -94,6 +94,8 @@ class SimulationPlan:
     """Draws the duration of admission checks."""
     left_out: Mapping[str, int] = field(default_factory=dict[str, int])
     """Numbers of objects that the simulation ignores, by kind."""
+    common_pods: PodSet | None = None
+    """The largest podset of the most frequent kind of workloads, of those with several pods."""
 
     @property
     def expected(self) -> int | None:
@@ -147,13 +149,14 @@ def read(
     start = manifests.observed()
     if present is not None:
         start += present.pods_of_others
-    reader = _Reader(files, manifests, settings, how, topology_rules, drawn)
+    end = until if until is not None else scenario.until
+    reader = _Reader(files, manifests, settings, how, topology_rules, drawn, end)
     sources = reader.sources(() if present is None else present.workloads)
     return SimulationPlan(
         name=files.name,
         description=scenario.description,
         seed=drawn,
-        until=until if until is not None else scenario.until,
+        until=end,
         settings=settings,
         how=how,
         names=files.names,
@@ -163,6 +166,7 @@ def read(
         kills=list(scenario.kills),
         checks=create_sampler(scenario.admission_checks),
         left_out=dict(manifests.left_out),
+        common_pods=reader.common_pods(),
     )
 
 
@@ -225,8 +229,11 @@ class _Reader:
     how: ReadOptions
     topology_rules: TopologyRules | None
     seed: int
+    until: Nanoseconds | None
     _translation: JobTranslation = field(init=False)
     _queues: list[ObjectKey] = field(init=False)
+    _frequencies: dict[PodSet, float] = field(default_factory=dict[PodSet, float])
+    """How many workloads have each podset as their largest one."""
 
     def __post_init__(self) -> None:
         self._translation = JobTranslation(
@@ -269,6 +276,17 @@ class _Reader:
             )
         return sources
 
+    def common_pods(self) -> PodSet | None:
+        """Return the largest podset of the most frequent kind of workloads, of those with several pods."""
+        frequencies = self._frequencies
+        several = {pods: count for pods, count in frequencies.items() if pods.count > 1}
+        return max(several or frequencies, key=frequencies.__getitem__, default=None)
+
+    def _count(self, template: Template, workloads: float = 1.0) -> None:
+        pods = max(template.workload.pod_sets, key=lambda pod_set: pod_set.count, default=None)
+        if pods is not None:
+            self._frequencies[pods] = self._frequencies.get(pods, 0.0) + workloads
+
     def _present(self, workloads: Sequence[PresentWorkload]) -> list[WorkloadSource]:
         """Return the workloads that exist at the start as two classes: those with quota come first."""
         classes: dict[str, list[Submission]] = {RUNNING: [], WAITING: []}
@@ -276,6 +294,7 @@ class _Reader:
             workload = each.workload
             chance = create_random_stream(self.seed, str(workload.key), "run times")
             template = Template(workload, self.files.names)
+            self._count(template)
             work = ((each.draw_run_time(chance), template.pods),)
             name = WAITING if workload.admission is None else RUNNING
             classes[name].append(Submission(0, template, work, workload))
@@ -321,6 +340,7 @@ class _Reader:
         queues = self._queues_of(workload_class, path)
         for queue in queues:
             template = self._template(workload_class, queue, path)
+            self._count(template, arrivals.estimate(workload_class.arrivals, self.until))
             prefix = (
                 workload_class.name
                 if len(queues) == 1
@@ -406,6 +426,7 @@ class _Reader:
         obj = with_value(document.value, ("metadata", "namespace"), name.namespace)
         template = read_template(self._translation, obj, document.error)
         self._known(ObjectKey(name.namespace, template.workload.queue_name), document, ("metadata", "labels"))
+        self._count(template)
         chance = create_random_stream(self.seed, str(name), "run times")
         return self._source(
             name.name,
@@ -449,7 +470,7 @@ class _Reader:
         # Every row is translated before the run, so that unknown queues are reported before it.
         templates = _RowTemplates(self, trace, str(file))
         for row in recorded.rows:
-            templates.of(row)
+            self._count(templates.of(row))
         return self._source(
             trace.name,
             trace.name,

@@ -10,8 +10,9 @@ from typing import Final
 
 import vl_convert
 
-from admitq.simulator.charts import Specification, charts
+from admitq.simulator.charts import Specification
 from admitq.simulator.run import Simulation
+from admitq.simulator.run_charts import charts
 
 _VEGA_LITE: Final = "6.4"
 """The version of Vega-Lite that renders; another version may lay charts out differently."""

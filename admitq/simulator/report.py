@@ -20,6 +20,8 @@ from admitq.simulator.measures import Measures, QueueMeter, WorkloadCounts
 from admitq.simulator.run import Ending, Simulation
 from admitq.simulator.series import Level
 from admitq.simulator.simulated_workload import SimulatedWorkload
+from admitq.simulator.topology_figures import TopologyFigures, topology_figures
+from admitq.simulator.units import natural
 from admitq.translate import messages
 
 _WAITING_SHOWN: Final = 20
@@ -153,6 +155,8 @@ class Report:
     kills: Kills
     left_waiting: tuple[WaitingAtEnd, ...]
     left_out: Mapping[str, int]
+    topologies: tuple[TopologyFigures, ...] = ()
+    """The flavors with a topology, if the run has nodes."""
 
     @property
     def ratio(self) -> float | None:
@@ -165,6 +169,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of the JSON document; docs/reference/simulation-report.md describes them."""
+        # Runs without nodes have no such field, so that their documents stay the same.
+        topologies = [figures.to_dict() for figures in self.topologies]
         return {
             "scenario": self.scenario,
             "description": self.description,
@@ -226,6 +232,7 @@ class Report:
                 for workload in self.left_waiting
             ],
             "leftOut": dict(self.left_out),
+            **({"topologies": topologies} if topologies else {}),
         }
 
 
@@ -295,6 +302,7 @@ def report(simulation: Simulation) -> Report:
         kills=Kills(measures.killed, _work(measures.lost)),
         left_waiting=tuple(_left(simulation, simulated) for simulated in islice(waiting, _WAITING_SHOWN)),
         left_out=dict(plan.left_out),
+        topologies=topology_figures(simulation.topologies, end),
     )
 
 
@@ -304,11 +312,6 @@ def _rounded(value: float, digits: int = 6) -> float:
 
 def _seconds(nanoseconds: float) -> float:
     return _rounded(nanoseconds / SECOND)
-
-
-def natural(resource: str, amount: float) -> float:
-    """Return an amount in the resource's own unit: the core counts CPU in thousandths."""
-    return amount / 1000 if resource == "cpu" else amount
 
 
 def _work(of: Mapping[str, int]) -> dict[str, float]:

@@ -16,6 +16,7 @@ from admitq.simulator.measures import Measures
 from admitq.simulator.plan import SimulationPlan
 from admitq.simulator.schema import Nanoseconds
 from admitq.simulator.timeline import Timeline
+from admitq.simulator.topology_measures import TopologyMeasures
 from admitq.simulator.workloads import SimulatedWorkloads
 
 _ROUNDS: Final = 100_000
@@ -53,8 +54,9 @@ class Simulation:
         self.clock = VirtualClock()
         self.ending: Ending | None = None
         self.state = AdmissionState(plan.settings, statuses=False)
+        self.topologies = TopologyMeasures(self.state.queries.world, self.measures.grid, plan.common_pods)
         self.workloads = SimulatedWorkloads(
-            plan, self.clock, self.state, self.measures, self._observe, timeline
+            plan, self.clock, self.state, self.measures, self.topologies, self._observe, timeline
         )
         self._decided = 0
         self._wake_at: Nanoseconds | None = None
@@ -95,6 +97,7 @@ class Simulation:
                 if act != self._woken:
                     self._last_event = now
             self._settle()
+            self.topologies.settle(now)
             instants += 1
             if progress is not None and not instants % every:
                 progress(self)
@@ -107,6 +110,7 @@ class Simulation:
         self.measures.observe(plan.start, 0)
         for event in plan.start:
             self._observe(event)
+        self.topologies.settle(0)
         for at, event in plan.changes:
             self.clock.schedule(at, self._change, event)
         for kill in plan.kills:

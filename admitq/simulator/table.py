@@ -10,6 +10,7 @@ from rich.text import Text
 
 from admitq.simulator.report import QueueUse, Report, WorkloadFigures
 from admitq.simulator.run import Ending
+from admitq.simulator.topology_figures import TopologyFigures
 from admitq.simulator.units import amount_text, duration_text
 
 MAX_ROWS: Final = 20
@@ -31,6 +32,7 @@ def print_report_tables(report: Report, console: Console) -> None:
     if len(report.classes) > 1:
         parts.append(_fared("Class", report.classes))
     parts.append(_use(report))
+    parts.extend(_topology(figures) for figures in report.topologies)
     if any(queue.cohort for queue in report.cluster_queues):
         parts.append(_borrowing(report.cluster_queues))
     if report.preemptions.by_reason:
@@ -169,6 +171,35 @@ def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
         )
     legend = "use, borrowed: means over the run; share: how much of the use was borrowed"
     return Group(with_rest(table, len(in_cohorts)), Text(legend, style="dim"))
+
+
+def _topology(figures: TopologyFigures) -> RenderableType:
+    table = create_table(
+        f"Level of {figures.topology}", "domains", "largest job", "at the end", "of all free", text_columns=1
+    )
+    for level in figures.levels:
+        table.add_row(
+            level.label,
+            f"{level.domains:,}",
+            f"{level.largest_mean:,.0f}",
+            f"{level.largest_at_end:,}",
+            share_text(level.share),
+        )
+    pod = ", ".join(
+        f"{amount_text(resource, amount)} {resource}" for resource, amount in figures.pod_requests.items()
+    )
+    legend = (
+        f"largest job: pods of {pod} that fit into one domain, mean over the run; flavor {figures.flavor}"
+    )
+    if figures.rack_label is not None:
+        across, pods = share_text(figures.workloads_across), share_text(figures.pods_across)
+        legend += (
+            f"\n{figures.placed_workloads:,} placements of several pods, {across} in more than one domain of "
+            f"{figures.rack_label}, with {pods} of the pods"
+            f"\n{len(figures.racks):,} of these domains, {share_text(figures.occupancy)} of their "
+            f"{figures.resource} used"
+        )
+    return Group(table, Text(legend, style="dim"))
 
 
 def _preemptions(report: Report) -> RenderableType:

@@ -23,6 +23,11 @@ def duration_text(seconds: float) -> str:
     return f"{whole}s"
 
 
+def natural(resource: str, amount: float) -> float:
+    """Return an amount in the resource's own unit: the core counts CPU in thousandths."""
+    return amount / 1000 if resource == "cpu" else amount
+
+
 def is_bytes(resource: str) -> bool:
     """Whether the resource is counted in bytes."""
     return resource.startswith(_BYTES)

@@ -16,6 +16,7 @@ from admitq.simulator.plan import SimulationPlan, Submission, WorkloadSource
 from admitq.simulator.schema import Kill, Nanoseconds
 from admitq.simulator.simulated_workload import RemainingWork, SimulatedWorkload
 from admitq.simulator.timeline import Timeline, TimelineEvent
+from admitq.simulator.topology_measures import TopologyMeasures
 from admitq.translate.queue_order import read_queue_order_timestamp
 from admitq_api.conditions import ConditionType, Reason, format_time
 
@@ -28,6 +29,7 @@ class SimulatedWorkloads:
         clock: the virtual clock.
         state: the core.
         measures: the measurements of the run.
+        topologies: the measurements of topologies.
         observe: reports an event to the core.
         timeline: the destination of the events.
 
@@ -42,6 +44,7 @@ class SimulatedWorkloads:
         clock: VirtualClock,
         state: AdmissionState,
         measures: Measures,
+        topologies: TopologyMeasures,
         observe: Callable[[Event], None],
         timeline: Timeline | None = None,
     ) -> None:
@@ -51,6 +54,7 @@ class SimulatedWorkloads:
         self._clock = clock
         self._state = state
         self._measures = measures
+        self._topologies = topologies
         self._observe = observe
         self._timeline = timeline
         self._numbers: dict[str, int] = {}
@@ -123,6 +127,7 @@ class SimulatedWorkloads:
         )
         self._measures.stopped_waiting(simulated, self._clock.now)
         self._hold(simulated)
+        self._topologies.count_placed(instruction.admission)
         self._observe(WorkloadChanged(simulated.workload))
         if instruction.admit:
             self._create_pods(simulated, delay)

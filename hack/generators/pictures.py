@@ -16,6 +16,7 @@ SHOWN: Final[Mapping[str, Mapping[str, str]]] = {
     "borrowing": {"use": "use-default-cpu", "depth": "queue-depth"},
     "preemption": {"use": "use-default-cpu", "waits": "waits"},
     "fair-sharing": {"use": "use-default-cpu"},
+    "topology-640": {"racks": "racks-batch", "room": "room-batch"},
 }
 """The names of pictures and their plots, by scenario."""
 

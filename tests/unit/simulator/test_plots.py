@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from admitq.simulator import Simulation, read, shipped_scenarios
-from admitq.simulator.charts import charts
 from admitq.simulator.plots import plots, write_plots
+from admitq.simulator.run_charts import charts
 from admitq.simulator.units import amount_text, duration_text
 from tests.unit.simulator.stage import WORLD, run_scenario
 

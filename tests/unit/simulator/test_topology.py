@@ -1,14 +1,23 @@
 """Scenarios with nodes: pods are placed in topologies as on a cluster."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from admitq.cli.commands import application
 from admitq.core.settings import Placement
-from admitq.simulator import InputError, read, report
+from admitq.simulator import InputError, Simulation, read, report, shipped_scenarios
+from admitq.simulator.plots import plots
+from admitq.simulator.run import Ending
+from admitq.simulator.run_charts import charts
+from admitq.simulator.series import Grid, Level
 from admitq.simulator.timeline import TimelineEvent
+from admitq.simulator.topology_measures import FlavorMeter, TopologyMeasures
 from admitq.translate.settings import configured_core_settings
 from admitq_api.configuration import load_configuration
 from tests.unit.simulator.stage import plan, run_scenario, write
@@ -285,3 +294,152 @@ def test_invalid_topology_request_is_reported(tmp_path: Path, request_of_class: 
 def test_explicit_node_with_name_of_group_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Node a-0-0 exists already"):
         read([write(tmp_path, NODES + workloads(job("one", 1)), WORLD + NODE.replace("extra", "a-0-0"))])
+
+
+# --- measurements ---------------------------------------------------------------------------------
+
+
+def figures_of(folder: Path, spec: str) -> dict[str, Any]:
+    simulation, _ = run_scenario(folder, spec, WORLD)
+    (figures,) = report(simulation).to_dict()["topologies"]
+    return figures
+
+
+def test_occupancy_of_racks_is_what_workloads_use_over_time(tmp_path: Path) -> None:
+    """One rack is full during the whole run, the other one is empty."""
+    spec = f"{NODES}{workloads(job('one', 4, 'required: rack'))}"
+    occupancy = figures_of(tmp_path, spec)["occupancy"]
+    assert occupancy == {
+        "level": "rack",
+        "ofResource": "cpu",
+        "mean": 0.5,
+        "racks": [{"name": "a-0", "mean": 1.0, "peak": 1.0}, {"name": "a-1", "mean": 0.0, "peak": 0.0}],
+    }
+
+
+def test_share_across_racks_counts_workloads_with_several_pods(tmp_path: Path) -> None:
+    spec = NODES + workloads(
+        job("single", 1, arrivals="{at: [5m]}"),
+        job("near", 2, "required: rack"),
+        job("wide", 6, "preferred: rack", arrivals="{at: [2m]}"),
+    )
+    assert figures_of(tmp_path, spec)["placed"] == {
+        "workloads": 2,
+        "pods": 8,
+        "workloadsAcrossRacks": 0.5,
+        "podsAcrossRacks": 0.75,
+    }
+
+
+def test_room_is_the_largest_job_of_the_common_shape_in_one_domain(tmp_path: Path) -> None:
+    """Of the 8 pods that fit, the job takes 3 in one rack during the whole run."""
+    room = figures_of(tmp_path, NODES + workloads(job("one", 3, "required: rack")))["room"]
+    assert room["podRequests"] == {"cpu": 2.0}
+    assert room["free"] == 5.0
+    assert [(each["name"], each["largestMean"], each["shareOfFree"]) for each in room["levels"]] == [
+        ("rack", 4.0, 0.8),
+        ("kubernetes.io/hostname", 2.0, 0.4),
+    ]
+
+
+def test_report_without_nodes_has_no_topologies(tmp_path: Path) -> None:
+    simulation, _ = run_scenario(tmp_path, workloads(job("one", 3)), WORLD)
+    assert "topologies" not in report(simulation).to_dict()
+    assert not any(name.startswith(("racks", "room")) for name in charts(simulation))
+
+
+def test_measurements_equal_a_new_computation_when_nodes_and_topology_change(tmp_path: Path) -> None:
+    changes = (
+        "changes:\n"
+        "  - {at: 10s, delete: {kind: Node, name: a-0-0}}\n"
+        "  - {at: 20s, patch: {kind: Node, name: a-1-0, patch: {spec: {unschedulable: true}}}}\n"
+        "  - {at: 30s, patch: {kind: Node, name: a-1-0, patch: {spec: {unschedulable: false}}}}\n"
+        "  - {at: 70s, delete: {kind: Topology, name: racks}}\n"
+        f"  - {{at: 80s, apply: {json.dumps(next(yaml.safe_load_all(WORLD)))}}}\n"
+    )
+    arrivals = "{fixed: {count: 6, every: 15s}}"
+    spec = f"{NODES}{changes}{workloads(job('one', 2, 'preferred: rack', arrivals=arrivals))}"
+    simulation = Simulation(plan(tmp_path, spec, WORLD))
+
+    def check(running: Simulation) -> None:
+        measures = running.topologies
+        fresh = TopologyMeasures(running.state.queries.world, Grid(), measures.pods)
+        fresh.settle(running.now)
+        for flavor, expected in fresh.flavors.items():
+            assert levels_of(measures.flavors[flavor]) == levels_of(expected)
+            for values, rack in expected.racks.items():
+                known = measures.flavors[flavor].racks[values]
+                assert amounts_of(known.used) == amounts_of(rack.used)
+                assert amounts_of(known.offered) == amounts_of(rack.offered)
+
+    simulation.run(check, every=1)
+    assert simulation.measures.all.finished == 6
+
+
+def levels_of(meter: FlavorMeter) -> list[tuple[int, int]]:
+    return [(level.largest.value, level.total.value) for level in meter.levels]
+
+
+def amounts_of(levels: Mapping[str, Level]) -> dict[str, int]:
+    return {resource: level.value for resource, level in levels.items() if level.value}
+
+
+def test_pods_of_the_most_frequent_kind_of_jobs_with_several_pods_are_measured(tmp_path: Path) -> None:
+    spec = "until: 1h\n" + workloads(
+        job("single", 1, arrivals="{fixed: {count: 500}}"),
+        job("few", 3, arrivals="{at: [1s, 2s]}"),
+        job("many", 5, arrivals="{poisson: {every: 1m}}"),
+        job("late", 7, arrivals="{poisson: {every: 10s, start: 59m}}"),
+    )
+    pods = plan(tmp_path, NODES + spec, WORLD).common_pods
+    assert pods is not None
+    assert pods.count == 5
+
+
+def test_charts_show_racks_and_room_over_time(tmp_path: Path) -> None:
+    arrivals = "{at: [0s, 2m]}"
+    spec = f"{NODES}{workloads(job('one', 4, 'required: rack', arrivals=arrivals))}"
+    simulation, _ = run_scenario(tmp_path, spec, WORLD)
+    shown = charts(simulation)
+    cells = shown["racks-default"]["data"]["values"]
+    by_rack = {rack: [cell for cell in cells if cell["rack"] == rack] for rack in ("a-0", "a-1")}
+    assert [cell["occupancy"] for cell in by_rack["a-1"]] == [0.0]
+    empty = sum(cell["end"] - cell["time"] for cell in by_rack["a-0"] if cell["occupancy"] == 0)
+    assert empty == pytest.approx(1, abs=0.05)
+    for row in by_rack.values():
+        assert [cell["end"] for cell in row[:-1]] == [cell["time"] for cell in row[1:]]
+        assert (row[0]["time"], row[-1]["end"]) == (0, 3)
+    lines = {row["line"] for row in shown["room-default"]["data"]["values"]}
+    assert lines == {
+        "all nodes together",
+        "one domain of rack",
+        "one domain of kubernetes.io/hostname",
+    }
+    assert all("svg" in svg for svg in plots(simulation).values())
+
+
+def test_tables_show_room_and_placements(tmp_path: Path) -> None:
+    path = write(tmp_path, NODES + workloads(job("wide", 6, "preferred: rack")), WORLD)
+    result = CliRunner().invoke(application, ["simulate", str(path)], env={"COLUMNS": "160"})
+    assert result.exit_code == 0
+    assert "Level of racks" in result.stdout
+    assert "1 placements of several pods, 100.0% in more than one domain of rack" in result.stdout
+    assert "2 of these domains" in result.stdout
+
+
+def test_shipped_topology_runs_with_fewer_jobs(tmp_path: Path) -> None:
+    text = shipped_scenarios()["topology-640"].read_text()
+    for large, small in (
+        ("count: 70", "count: 4"),
+        ("count: 20", "count: 2"),
+        ("570s, count: 10", "570s, count: 2"),
+    ):
+        text = text.replace(large, small)
+    path = tmp_path / "topology-640.yaml"
+    path.write_text(text)
+    simulation = Simulation(read([path]))
+    simulation.run()
+    result = report(simulation)
+    (figures,) = result.topologies
+    assert (result.ending, result.all.finished) == (Ending.FINISHED, 240)
+    assert (figures.nodes, len(figures.racks), figures.placed_workloads) == (640, 10, 240)
