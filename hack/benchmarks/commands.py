@@ -12,7 +12,20 @@ from typing import Any, Final
 import uvloop
 
 from admitq_api.labels import DEFAULT_GROUP, GROUPS
-from benchmarks import ask, calibration, core, depth, pods, restart, seed, start, throughput, webhook, writes
+from benchmarks import (
+    ask,
+    calibration,
+    core,
+    depth,
+    pods,
+    restart,
+    seed,
+    start,
+    throughput,
+    topology,
+    webhook,
+    writes,
+)
 from benchmarks.etcd_gateway import EtcdFailed
 from benchmarks.pods_forms import FORMS
 from benchmarks.throughput_connection import ThroughputFailed
@@ -72,6 +85,10 @@ def _seed(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 def _core(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     effort = core.Effort(options.scale, options.repeats)
     return {"benchmark": "core", **core.measure(options.only or (), effort)}, True
+
+
+def _topology(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    return topology.run(topology.TopologyLoad(options.scale), tuple(options.only or ()))
 
 
 def _ask(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -216,6 +233,17 @@ def _add_core_options(parser: argparse.ArgumentParser) -> None:
         choices=tuple(core.FIGURES),
         metavar="FIGURE",
         help=f"measure only this figure; can be repeated: {', '.join(core.FIGURES)}",
+    )
+
+
+def _add_topology_options(parser: argparse.ArgumentParser) -> None:
+    _add_scale(parser)
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=tuple(topology.PARTS),
+        metavar="PART",
+        help=f"measure only this part; can be repeated: {', '.join(topology.PARTS)}",
     )
 
 
@@ -436,6 +464,9 @@ def _count(text: str) -> int:
 
 
 BENCHMARKS: Final[Mapping[str, BenchmarkCommand]] = {
+    "topology": BenchmarkCommand(
+        "measure placement in topologies, without a control plane", _add_topology_options, _topology
+    ),
     "core": BenchmarkCommand("measure the decision core, without a control plane", _add_core_options, _core),
     "ask": BenchmarkCommand(
         "measure answers to questions about pending workloads, without a control plane",

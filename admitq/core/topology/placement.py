@@ -205,15 +205,15 @@ class _Search:
                 break
             shares.append(_Share(domain, size, has_leader=False))
             need -= size
-        return [share for share in shares if share.units or share.has_leader]
+        return shares
 
     def _in_order(self, domains: Iterable[int], sizes: _Sizes) -> list[int]:
-        """Return domains in the order of the algorithm; of equal ones, first those with fewer pods."""
+        """Return domains with room, in the order of the algorithm; equal ones by the number of pods."""
         pods = self._capacities.pods
-        ordered = list(domains)
+        of = sizes.plain.__getitem__ if sizes.unit == 1 else sizes.of
+        ordered = list(filter(of, domains))
         if sizes.plain is not pods or sizes.unit > 1:
             ordered.sort(key=pods.__getitem__)
-        of = sizes.plain.__getitem__ if sizes.unit == 1 else sizes.of
         # Both sorts are stable, also the descending one.
         ordered.sort(key=of, reverse=not self._order.least_free_first)
         return ordered

@@ -1,7 +1,10 @@
 """Placement in a topology: worked examples, and the reference on random trees."""
 
+from dataclasses import replace
+from typing import cast
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from admitq.core.amounts import amounts
@@ -90,6 +93,37 @@ def test_placement_is_that_of_the_reference(data: st.DataObject) -> None:
     free = data.draw(worlds())
     question = data.draw(questions(len(next(iter(free)))))
     assert answer(tree_of(free), question) == Reference(free, question).answer()
+
+
+@pytest.mark.release
+@pytest.mark.timeout(3600)
+@settings(max_examples=100_000)
+@given(st.data())
+def test_placement_is_that_of_the_reference_in_many_cases(data: st.DataObject) -> None:
+    free = data.draw(worlds())
+    question = data.draw(questions(len(next(iter(free)))))
+    assert answer(tree_of(free), question) == Reference(free, question).answer()
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_best_fit_uses_the_fewest_domains_of_the_highest_tried_level(data: st.DataObject) -> None:
+    free = data.draw(worlds())
+    question = replace(data.draw(questions(len(next(iter(free))))), leader=None, least_free=False)
+    found = answer(tree_of(free), question)
+    assume(isinstance(found, tuple) and isinstance(found[0], dict))
+    assert isinstance(found, tuple)
+    leaves = cast("dict[Values, int]", found[0])
+    level = 0 if question.mode == "preferred" else question.level
+    used = {leaf[: level + 1] for leaf in leaves}
+    assert len(used) == fewest_domains(Reference(free, question), level)
+
+
+def fewest_domains(reference: Reference, level: int) -> int:
+    """The number of domains of a level that hold all slices, the largest first."""
+    need = -(-reference.q.count // reference.q.layers[0][1])
+    sizes = sorted((reference.slices(domain) for domain in reference.domains(level)), reverse=True)
+    return next(number for number in range(1, len(sizes) + 1) if sum(sizes[:number]) >= need)
 
 
 # --- worked numbers (semantics, Appendix D) -------------------------------------------------------------

@@ -1,0 +1,45 @@
+import json
+from typing import Any
+
+import pytest
+
+from benchmarks import cli, topology
+from benchmarks.cli import main
+
+
+@pytest.fixture(autouse=True)
+def core_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "reference_cpu_s", lambda: 0.1)
+
+
+def test_all_parts_are_measured_at_a_small_scale(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["topology", "--scale", "0.02"])
+    figures: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert figures["benchmark"] == "topology"
+    assert (figures["nodes"], figures["running"], figures["pods"]) == (200, 100, 2000)
+    assert set(topology.BOUNDS) <= set(figures)
+    assert figures["placement_p50_ms"] <= figures["placement_p99_ms"]
+    assert figures["release_tries"] >= 1
+    assert 0 < figures["one_rack_share"] <= figures["one_rack_share_optimum"] <= 1
+
+
+def test_missed_bound_is_the_status_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(topology, "BOUNDS", {"node_event_us": 0.0})
+    assert main(["topology", "--scale", "0.01", "--only", "node-event"]) == 1
+    assert json.loads(capsys.readouterr().out)["node_event_us"] > 0
+
+
+@pytest.mark.parametrize(
+    ("free", "counts", "most"),
+    [
+        ([4, 4], [4, 4], 2),
+        ([4, 4], [5, 3], 1),
+        ([3, 3], [2, 2, 2], 2),
+        ([1, 1], [2], 0),
+        ([6, 2], [3, 3, 2], 3),
+    ],
+)
+def test_most_jobs_in_one_rack_are_found(free: list[int], counts: list[int], most: int) -> None:
+    assert topology.most_in_one_rack(free, counts) == most
