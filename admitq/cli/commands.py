@@ -225,7 +225,7 @@ def _complete_file(incomplete: str) -> Iterator[str]:
 
 
 def _complete_file_or_command(incomplete: str) -> Iterator[str]:
-    yield from (word for word in ("compare",) if word.startswith(incomplete))
+    yield from (word for word in ("compare", "racks") if word.startswith(incomplete))
     yield from _complete_file(incomplete)
 
 
@@ -412,6 +412,76 @@ def compare(
             plots=plots,
             source=source,
             run_time=run_time,
+        )
+    )
+
+
+@application.command("simulate racks")
+def racks(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
+            metavar="FILE…",
+            autocompletion=_complete_file,
+        ),
+    ],
+    racks: Annotated[
+        str,
+        typer.Option(
+            "--racks", help="Numbers of racks in each domain of the level above: 4..20.", metavar="NUMBERS"
+        ),
+    ],
+    hosts: Annotated[
+        str, typer.Option("--hosts", help="Numbers of hosts in each rack: 16,32,64.", metavar="NUMBERS")
+    ],
+    max_wait: Annotated[
+        str | None,
+        typer.Option("--max-wait", help="Target: 95 % of the workloads wait no longer.", metavar="DURATION"),
+    ] = None,
+    min_in_one_rack: Annotated[
+        float | None,
+        typer.Option(
+            "--min-in-one-rack",
+            help="Target: at least this share of the workloads with several pods is in one rack.",
+            min=0.0,
+            max=1.0,
+            metavar="SHARE",
+        ),
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option("--nodes", help="The group of nodes to resize, if there are several.", metavar="NAME"),
+    ] = None,
+    keep_quota: Annotated[
+        bool,
+        typer.Option("--keep-quota", help="Keep quotas as they are; else they are scaled with the nodes."),
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    as_json: JsonOption = False,
+    until: UntilOption = None,
+    seed: SeedOption = None,
+) -> None:
+    """Simulate a scenario with other numbers of racks and hosts, and find the smallest that meets a target.
+
+    Without a target, all sizes are simulated. With one, the numbers of racks are bisected for each number of
+    hosts: more racks are assumed to meet each target that fewer racks meet. The exit status is 1 when no size
+    meets the target, and 2 when the arguments or files cannot be used.
+    """
+    from admitq.cli.rack_sizes import compare_rack_sizes
+
+    raise typer.Exit(
+        compare_rack_sizes(
+            files,
+            racks=racks,
+            hosts=hosts,
+            max_wait=max_wait,
+            min_in_one_rack=min_in_one_rack,
+            nodes=nodes,
+            keep_quota=keep_quota,
+            output=chosen_format(output, as_json=as_json),
+            until=until,
+            seed=seed,
         )
     )
 

@@ -21,7 +21,6 @@ from admitq.simulator import (
     InputError,
     Report,
     Simulation,
-    SimulationPlan,
     read,
     report,
     shipped_descriptions,
@@ -43,7 +42,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     STUCK = 1
-    """Workloads are pending that nothing can admit any more."""
+    """Workloads are pending that nothing can admit any more, or no size meets the target."""
     UNUSABLE = 2
     """The arguments or files cannot be used."""
 
@@ -78,8 +77,8 @@ def simulate(
         recorder_type = None if timeline is None else _timeline_type(timeline)
         if plots is not None:
             _require_plots()
-        unknown = _parse_duration("--run-time", run_time)
-        paths = [_find_file(name) for name in files]
+        unknown = parse_duration("--run-time", run_time)
+        paths = [find_file(name) for name in files]
         plan = read(paths, seed=seed, until=end, present=_read_present(source, unknown))
         with ExitStack() as stack:
             if plots is not None:
@@ -90,14 +89,14 @@ def simulate(
                 else stack.enter_context(_open_timeline(timeline, recorder_type))
             )
             simulation = Simulation(plan, recorder)
-            _run(simulation, plan)
+            run_simulation(simulation)
             result = report(simulation)
         if plots is not None:
             from admitq.simulator.run_charts import charts
 
             _write_plots(charts(simulation), plots)
     except InputError as error:
-        return _refuse("simulate", error)
+        return refuse("simulate", error)
     _print_report(result, output)
     return ExitCode.STUCK if result.ending is Ending.STUCK else ExitCode.DONE
 
@@ -133,9 +132,9 @@ def compare(
         end = None if until is None else _parse_until(until)
         if plots is not None:
             _require_plots()
-        unknown = _parse_duration("--run-time", run_time)
-        files = [] if first is None else [_find_file(first)]
-        changed = [_find_file(second)]
+        unknown = parse_duration("--run-time", run_time)
+        files = [] if first is None else [find_file(first)]
+        changed = [find_file(second)]
         present = _read_present(source, unknown)
         plans = read_both(files, changed, seed=seed, until=end, present=present)
         if plots is not None:
@@ -143,20 +142,21 @@ def compare(
         records = (JobRecord(), JobRecord())
         a, b = (Simulation(plan, record) for plan, record in zip(plans, records, strict=True))
         for simulation in (a, b):
-            _run(simulation, simulation.plan)
+            run_simulation(simulation)
         result = compare_runs(a, b, compare_jobs(*records))
         if plots is not None:
             from admitq.simulator.comparison_charts import comparison_charts
 
             _write_plots(comparison_charts(a, b), plots)
     except InputError as error:
-        return _refuse("simulate compare", error)
+        return refuse("simulate compare", error)
     _print_comparison(result, output)
     stuck = Ending.STUCK in {result.a.ending, result.b.ending}
     return ExitCode.STUCK if stuck else ExitCode.DONE
 
 
-def _refuse(command: str, error: InputError) -> ExitCode:
+def refuse(command: str, error: InputError) -> ExitCode:
+    """Print the problems of the input."""
     for problem in error.problems:
         typer.echo(f"admitq {command}: {problem}", err=True)
     return ExitCode.UNUSABLE
@@ -194,7 +194,12 @@ def complete_file(incomplete: str) -> Iterator[str]:
                 yield str(path)
 
 
-def _find_file(name: str) -> Path:
+def find_file(name: str) -> Path:
+    """Return the file of a path, or of a shipped scenario.
+
+    Raises:
+        InputError: there is none.
+    """
     path = Path(name)
     if path.exists():
         return path
@@ -219,21 +224,26 @@ def _read_present(source: "ClusterSource | None", unknown: int) -> "PresentClust
 
 
 def _parse_until(text: str) -> int:
-    return _parse_duration("--until", text)
+    return parse_duration("--until", text)
 
 
-def _parse_duration(option: str, text: str) -> int:
+def parse_duration(option: str, text: str) -> int:
+    """Return the nanoseconds of an option.
+
+    Raises:
+        InputError: the text is not a duration.
+    """
     try:
         return nanoseconds(text)
     except ValueError as error:
-        raise _option_error(option, str(error)) from None
+        raise option_error(option, str(error)) from None
 
 
 def _timeline_type(path: Path) -> TimelineType:
     try:
         return timeline_type(path)
     except ValueError as error:
-        raise _option_error("--timeline", f"{path}: {error}") from None
+        raise option_error("--timeline", f"{path}: {error}") from None
 
 
 @contextmanager
@@ -252,7 +262,7 @@ def _require_plots() -> None:
     except ModuleNotFoundError as error:
         if error.name != "vl_convert":
             raise
-        raise _option_error("--plots", "needs an optional package: run pip install 'admitq[plots]'") from None
+        raise option_error("--plots", "needs an optional package: run pip install 'admitq[plots]'") from None
 
 
 def _create_folder(folder: Path) -> None:
@@ -273,21 +283,22 @@ def _reporting_files(option: str, path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise _option_error(option, f"{path}: {error.strerror}") from None
+        raise option_error(option, f"{path}: {error.strerror}") from None
 
 
-def _option_error(option: str, remedy: str) -> InputError:
+def option_error(option: str, remedy: str) -> InputError:
+    """Return the error of an option."""
     return InputError([Problem(Place(option), "", remedy)])
 
 
-def _run(simulation: Simulation, plan: SimulationPlan) -> None:
+def run_simulation(simulation: Simulation) -> None:
     """Run the simulation; on a terminal with a progress bar."""
     if not sys.stderr.isatty():
         simulation.run()
         return
     from admitq.cli.progress import progress_bar
 
-    with progress_bar(plan) as on_progress:
+    with progress_bar(simulation.plan) as on_progress:
         simulation.run(on_progress)
 
 

@@ -1,7 +1,7 @@
 """The plan of a run: the objects at the start, the workloads that arrive, and the changes during the run."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -115,6 +115,7 @@ def read(
     seed: int | None = None,
     until: Nanoseconds | None = None,
     present: PresentCluster | None = None,
+    revise: Callable[[Scenario], Scenario] | None = None,
 ) -> SimulationPlan:
     """Return the plan of a run from files.
 
@@ -125,6 +126,7 @@ def read(
         until: the end of the run, instead of the end in the scenario.
         present: the cluster with which the run begins. Objects of the files replace its objects of the same
             name, and no file need contain a scenario.
+        revise: returns the scenario to run instead of that of the files, such as one with other nodes.
 
     Raises:
         InputError: a file is invalid; the problems have file, line and field.
@@ -132,6 +134,8 @@ def read(
     files = (
         read_files(paths, changed) if present is None else read_files_beside(present.files, paths, changed)
     )
+    if revise is not None:
+        files.scenario = revise(files.scenario)
     scenario = files.scenario
     chosen = seed if seed is not None else scenario.seed
     # This random seed is the only input that is not in the files. The report contains it, so that the run can

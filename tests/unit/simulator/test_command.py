@@ -120,7 +120,7 @@ def test_shell_completes_shipped_scenarios_and_yaml_files(
         "_ADMITQ_COMPLETE": "complete_bash", "COMP_WORDS": f"admitq simulate {typed}", "COMP_CWORD": "2",
     }  # fmt: skip
     shell = CliRunner().invoke(application, [], prog_name="admitq", env=environment)
-    commands = ["compare"] if typed == "" else []
+    commands = ["compare", "racks"] if typed == "" else []
     assert shell.stdout.split() == [*commands, *completions]
 
 
