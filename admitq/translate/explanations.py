@@ -50,6 +50,7 @@ from admitq.core.asking.explanations import (
 from admitq.core.model import Instant, Toleration
 from admitq.core.refusals import Refusal
 from admitq.translate.messages import flavor_refusal_message, inactive_cause_message, pending_condition
+from admitq.translate.topology_rooms import room_json, room_lines
 from admitq.translate.viewers import EVERYTHING, Viewer, workload_json, workload_text, workloads_text
 from admitq_api.conditions import format_time
 from admitq_api.quantity import format_amount
@@ -217,6 +218,9 @@ def _verdict_lines(verdict: FlavorVerdict, own_queue: str | None, viewer: Viewer
     for constraint in verdict.resources:
         for line in _constraint_lines(constraint, own_queue, viewer):
             yield f"  {line}"
+    if verdict.room is not None:
+        for line in room_lines(verdict.room):
+            yield f"  {line}"
 
 
 # --- changes --------------------------------------------------------------------------------------------
@@ -383,6 +387,7 @@ def _verdict_json(verdict: FlavorVerdict, own_queue: str | None, viewer: Viewer)
         "fits": verdict.fits,
         "refusal": None if refusal is None else flavor_refusal_message(refusal),
         "resources": [_constraint_json(each, own_queue, viewer) for each in verdict.resources],
+        "topology": None if verdict.room is None else room_json(verdict.room),
     }
 
 

@@ -1,6 +1,6 @@
 """Messages of reasons why a topology has no place for pods (semantics, Placement algorithm)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from admitq.core.topology.refusals import (
@@ -27,9 +27,14 @@ def _no_room(of: NoRoomInTopology) -> str:
         text = f"allows to fit only {of.fitting} out of {of.wanted} {what}"
     else:
         text = f"doesn't allow to fit any of {of.wanted} {what}"
-    excluded = ", ".join(sorted(f"{_describe(exclusion)}: {count}" for exclusion, count in of.excluded))
+    excluded = exclusions_text(of.excluded)
     nodes = f"Total nodes: {of.nodes}" + (f"; excluded: {excluded}" if excluded else "")
     return f'topology "{of.topology}" {text}. {nodes}'
+
+
+def exclusions_text(excluded: Iterable[tuple[NodeExclusion, int]]) -> str:
+    """Return on how many nodes no pod fits, by reason."""
+    return ", ".join(sorted(f"{_describe(exclusion)}: {count}" for exclusion, count in excluded))
 
 
 def _describe(exclusion: NodeExclusion) -> str:

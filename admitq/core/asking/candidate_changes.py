@@ -22,6 +22,7 @@ from admitq.core.asking.changes import (
 )
 from admitq.core.asking.constraints import demands_of, find_holders, options_of
 from admitq.core.asking.flavor_plans import FlavorPlan, find_plans
+from admitq.core.asking.rooms import find_sufficient_leavers
 from admitq.core.cycle.nominate import FlavorSearch
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.instructions import FitMode
@@ -147,6 +148,7 @@ def _reduce_pods(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -
 def find_finishes(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -> Iterator[Change]:
     """Yield workloads that would free enough quota by their end: few and small ones for each flavor choice.
 
+    Others would free enough room in a topology, if it lacks room.
     While admission is halted, they are the workloads with pods that are not ready.
     """
     if world.is_halted:
@@ -158,6 +160,8 @@ def find_finishes(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) 
             holders = _find_sufficient_holders(world, queue, plan)
             if holders:
                 yield FinishWorkloads(tuple(sorted(holder.workload.key for holder in holders)))
+    for leavers in find_sufficient_leavers(world, queue, entry):
+        yield FinishWorkloads(tuple(sorted(leaver.workload.key for leaver in leavers)))
 
 
 def _find_sufficient_holders(world: World, queue: ClusterQueueEntry, plan: FlavorPlan) -> list[WorkloadEntry]:

@@ -1,12 +1,17 @@
 """Why is a workload waiting? The answer is a value; nothing is decided for it a second time."""
 
+from dataclasses import replace
+
 from admitq.core.asking.constraints import find_flavor_verdicts
-from admitq.core.asking.explanations import RefusalExplanation, WorkloadExplanation
+from admitq.core.asking.explanations import FlavorVerdict, RefusalExplanation, WorkloadExplanation
+from admitq.core.asking.rooms import find_rooms
 from admitq.core.asking.wait_causes import find_wait_cause
+from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.lifecycle import Phase
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.core.waiting import queue_positions
+from admitq.core.world import World
 
 WITHOUT_QUOTA = frozenset({Phase.PENDING, Phase.HELD, Phase.INACTIVE})
 """The phases of a workload that has no quota and may still get it."""
@@ -39,7 +44,15 @@ def explain(state: AdmissionState, key: ObjectKey, now: Instant) -> WorkloadExpl
         None if queue is None else queue_positions.find_position(queue.queue, key),
         find_wait_cause(world, entry, now),
         queries.last_refusal(key),
-        find_flavor_verdicts(world, queue, entry) if queue is not None and is_without_quota else (),
+        _find_verdicts(world, queue, entry) if queue is not None and is_without_quota else (),
+    )
+
+
+def _find_verdicts(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -> tuple[FlavorVerdict, ...]:
+    rooms = find_rooms(world, queue, entry)
+    return tuple(
+        replace(verdict, room=rooms.get((verdict.pod_sets, verdict.flavor)))
+        for verdict in find_flavor_verdicts(world, queue, entry)
     )
 
 

@@ -8,6 +8,7 @@ from admitq.core.activity import InactiveCause
 from admitq.core.lifecycle import Phase
 from admitq.core.model import CheckState, Instant, ObjectKey
 from admitq.core.refusals import FlavorRefusal, Refusal
+from admitq.core.topology.rooms import TopologyRoom
 from admitq.core.waiting.queue_positions import QueuedWorkload
 
 # --- what a workload waits for --------------------------------------------------------------------------
@@ -224,18 +225,21 @@ class FlavorVerdict:
     """Whether podsets that are assigned together could get a flavor.
 
     ``refusal`` is set if the flavor can never be assigned to them. An empty flavor stands for a resource that
-    the ClusterQueue does not cover.
+    the ClusterQueue does not cover. ``room`` is that of the topology of the flavor. It is None without a
+    topology, if pods get their places later, or if the topology cannot satisfy the request.
     """
 
     pod_sets: tuple[str, ...]
     flavor: str
     refusal: FlavorRefusal | None
     resources: tuple[ResourceConstraint, ...]
+    room: TopologyRoom | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether the podsets fit into unused quota of the flavor."""
-        return self.refusal is None and not any(each.short_by for each in self.resources)
+        """Whether the podsets fit into unused quota of the flavor, and have a place in its topology."""
+        has_quota = self.refusal is None and not any(each.short_by for each in self.resources)
+        return has_quota and (self.room is None or self.room.fits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +266,7 @@ class RefusalExplanation:
     """Why a cycle refused a pending workload, and the quota that it lacks now.
 
     ``refusal`` is that of the workload or of its lane. ``flavors`` are as in ``WorkloadExplanation``, without
-    holdings.
+    holdings and rooms.
     """
 
     cluster_queue: str

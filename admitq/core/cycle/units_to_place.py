@@ -57,15 +57,16 @@ def list_units(
         if len(placed_in) > 1:
             return Unplaced(tuple(part.name for _, part in members), TwoTopologies(tuple(placed_in)))
         if placed_in:
-            units.append(Unit(placed_in[0], tuple(_to_place(*member) for member in members)))
+            units.append(Unit(placed_in[0], tuple(to_place(demand, part.count) for demand, part in members)))
     return units
 
 
-def _to_place(demand: PodSetDemand, part: PodSetAssignment) -> PodsToPlace:
+def to_place(demand: PodSetDemand, count: int) -> PodsToPlace:
+    """Return so many pods of a podset, as a topology sees them."""
     pod_set = demand.pod_set
     return PodsToPlace(
-        part.name,
-        part.count,
+        pod_set.name,
+        count,
         demand.on_node,
         pod_set.topology_request or IMPLIED,
         pod_set.node_selector,

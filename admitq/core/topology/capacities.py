@@ -118,7 +118,7 @@ class Capacities:
         exclusion = self._find_exclusion(leaf)
         pods = 0 if exclusion or not leaf.nodes else max(0, self._fitting(leaf, ()))
         if leaf.nodes and not pods:
-            exclusion = exclusion or NodeExclusion(NodeObstacle.RESOURCE, self._scarcest(leaf))
+            exclusion = exclusion or NodeExclusion(NodeObstacle.RESOURCE, self.scarcest(leaf))
         self._count_exclusion(leaf, exclusion)
         if leader is None:
             return self._set(leaf, pods, pods, has_leader=False)
@@ -142,8 +142,13 @@ class Capacities:
             ]
         )
 
-    def _scarcest(self, leaf: Domain) -> str:
-        """Return the resource of which the fewest pods fit."""
+    def exclusion_of(self, leaf: Domain) -> NodeExclusion | None:
+        """Return why no pod fits into a leaf; None if some fit, or if it has no nodes."""
+        found = self._exclusions.get(leaf.number)
+        return None if found is None else found[0]
+
+    def scarcest(self, leaf: Domain) -> str:
+        """Return the resource of which the fewest pods fit into a leaf."""
         return min(
             (self._free(leaf, resource) // amount, resource) for resource, amount in self.shape.requests
         )[1]

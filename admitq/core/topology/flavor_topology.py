@@ -15,6 +15,7 @@ from admitq.core.topology.levels import RequestedLevels, find_levels
 from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall, place
 from admitq.core.topology.refusals import LayerShortfall, NoRoomInTopology, TopologyRefusal
 from admitq.core.topology.request import TopologyRequest
+from admitq.core.topology.rooms import TopologyRoom, describe_room
 
 _MOST_SHAPES: Final = 256
 """The number of shapes for which capacities are kept."""
@@ -93,6 +94,13 @@ class FlavorTopology:
             for leaf in leaves
         )
 
+    def pods_in(self, assignment: TopologyAssignment, domain: tuple[str, ...]) -> int:
+        """Return how many pods of an assignment are in a domain with these values; in any if it is empty."""
+        leaves = ((self.tree.find_leaf(name), count) for name, count in self._leaves(assignment))
+        return sum(
+            count for leaf, count in leaves if leaf is not None and leaf.values[: len(domain)] == domain
+        )
+
     def _leaves(self, assignment: TopologyAssignment) -> Iterable[tuple[LeafName, int]]:
         """Return the names of the leaves of an assignment, and the number of pods in each.
 
@@ -130,6 +138,20 @@ class FlavorTopology:
         if isinstance(placement, Shortfall):
             return self._refusal(levels, workers, placement, capacities)
         return self._assignments(placement, workers, leader)
+
+    def find_room(self, unit: Sequence[PodsToPlace], *, fits: bool) -> TopologyRoom | None:
+        """Return how much of a unit each level could hold now; None if the levels do not suit the request.
+
+        Args:
+            unit: podsets that are placed together, as for ``place``.
+            fits: whether they have a place.
+        """
+        workers, leader = _split(unit)
+        levels = find_levels(workers.request, self.tree.levels)
+        if not isinstance(levels, RequestedLevels):
+            return None
+        capacities = self._capacities_of(self._shape(levels, workers, leader), without_usage=False)
+        return describe_room(self.name, levels, workers.count, self.tree, capacities, fits=fits)
 
     def _shape(self, levels: RequestedLevels, workers: PodsToPlace, leader: PodsToPlace | None) -> PodShape:
         podsets = [workers] if leader is None else [workers, leader]

@@ -65,6 +65,46 @@ def test_question_about_files_is_answered_without_a_cluster(
     assert printed.err == ""
 
 
+def node(name: str, cpu: str) -> dict[str, Any]:
+    status = {
+        "allocatable": {"cpu": cpu, "pods": "9"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    labels = {"rack": "r1", "kubernetes.io/hostname": name}
+    return stored("Node", {"metadata": {"labels": labels}, "status": status}, name, "v1")
+
+
+def test_explanation_names_the_domain_that_is_closest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    levels = [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
+    flavor = {"nodeLabels": {"rack": "r1"}, "topologyName": "racks"}
+    resources = [{"name": "cpu", "nominalQuota": 9}]
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": resources}]}]
+    waiting = workload()
+    waiting["spec"]["podSets"][0]["topologyRequest"] = {"required": "rack"}
+    objects = [
+        stored("Topology", {"spec": {"levels": levels}}, "racks"),
+        stored("ResourceFlavor", {"spec": flavor}, "f"),
+        stored("ClusterQueue", {"spec": {"namespaceSelector": {}, "resourceGroups": groups}}, "cq"),
+        stored("Namespace", {}, "ns", "v1"),
+        stored("LocalQueue", local_queue(), ""),
+        stored("Workload", waiting, "waiting"),
+        node("n1", "2"),
+        node("n2", "0"),
+    ]
+    (tmp_path / "dump.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert run(["explain", "waiting", "--from", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    assert (
+        "    topology racks: needs 3 pod(s) in one domain of level rack\n"
+        "      level rack: r1 holds 2 of 3 pod(s), limited by cpu; "
+        'no pod fits on 1 of its 2 node(s): resource "cpu": 1\n'
+        "      level kubernetes.io/hostname: r1/n1 holds 2 of 3 pod(s), limited by cpu\n"
+    ) in printed.out
+    assert printed.err == ""
+
+
 def test_job_of_a_manifest_counts_as_submitted(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": 2}}}
     job = {
