@@ -19,12 +19,12 @@ class Component(StrEnum):
     CYCLE = "cycle"
     """The admission cycles. They reserve quota, preempt, and report why Workloads wait."""
     TOPOLOGY = "topology"
-    """Topology-aware placement. Accepted without effect, because the feature does not exist yet."""
+    """The controllers of pods with a topology assignment. They ungate pods, and find failed nodes."""
     VISIBILITY = "visibility"
     """Serves the visibility API. It decides nothing, and has a process of its own."""
 
 
-LEASED_COMPONENTS: Final = frozenset({Component.CORE, Component.JOBS, Component.CYCLE})
+LEASED_COMPONENTS: Final = frozenset({Component.CORE, Component.JOBS, Component.CYCLE, Component.TOPOLOGY})
 """The components that act only in the process that holds the lease."""
 
 COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {

@@ -97,8 +97,9 @@ class ManagerPart:
             that counts its calls.
         components: the components to run, of ``LEASED_COMPONENTS``. Without ``cycle`` the manager reserves no
             quota, and uses what another program reserves. Without ``core`` it writes no statuses. Without
-            ``jobs`` it neither creates Workloads nor starts jobs. With ``cycle`` alone it watches only what
-            the core observes.
+            ``jobs`` it neither creates Workloads nor starts jobs. Without ``topology`` it gives pods no
+            domain of a topology, and finds no failed nodes. With ``cycle`` alone it watches only what the
+            core observes.
     """
 
     def __init__(
@@ -113,8 +114,9 @@ class ManagerPart:
     ) -> None:
         self._settings = settings
         self._metrics = metrics
-        runs_core, runs_jobs, runs_cycles = (
-            part in components for part in (Component.CORE, Component.JOBS, Component.CYCLE)
+        runs_core, runs_jobs, runs_cycles, runs_topology = (
+            part in components
+            for part in (Component.CORE, Component.JOBS, Component.CYCLE, Component.TOPOLOGY)
         )
         configuration, names = settings.configuration, settings.names
         self._kinds = kinds_of(names)
@@ -208,6 +210,7 @@ class ManagerPart:
             self._stores,
             (
                 *(table.jobs_when_served if runs_jobs else ()),
+                *(table.topology_when_served if runs_topology else ()),
                 *(table.core_when_served if runs_core else ()),
             ),
             controller=self._controller,
@@ -233,7 +236,7 @@ class ManagerPart:
             self._client,
             self._stores.of(self._kinds.resource_flavors),
             names,
-            is_enabled=runs_cycles and deciding.placement is not None,
+            is_enabled=(runs_cycles or runs_topology) and deciding.placement is not None,
             observe=self.manager.observe,
             on_watch=self._on_watch,
             on_quarantine=self._on_objects_set_aside,

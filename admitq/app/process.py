@@ -33,6 +33,7 @@ LEFT_TO_OTHERS: Final = {
     Component.CORE: "the statuses of Workloads and queues, and evictions",
     Component.JOBS: "Workloads of jobs, and the start and stop of jobs",
     Component.CYCLE: "the reservation of quota",
+    Component.TOPOLOGY: "the scheduling gates of pods with a topology assignment, and failed nodes",
 }
 """What another process must do if this process runs without a component."""
 

@@ -193,18 +193,19 @@ class ServedKindControllers:
             _Followed(self._client, resource, self._on_watch, self._on_quarantine, self._errors)
             for resource in part.follows
         ]
-        controller = self._controller(part.spec)
+        controllers = [self._controller(spec) for spec in part.specs]
         with self._errors.contain(ErrorPart.KIND, part.spec.name), ExitStack() as at_end:
             at_end.callback(self._no_longer_served, resource)
             for followed_store in (store, *(followed_store.store for followed_store in followed)):
                 self._stores.add(followed_store)
                 at_end.callback(self._stores.discard, followed_store)
-            for watch in part.spec.watches:
-                watched, handler = self._stores.of(watch.resource), key_handler(controller, watch)
-                watched.subscribe(handler)
-                at_end.callback(watched.unsubscribe, handler)
+            for spec, controller in zip(part.specs, controllers, strict=True):
+                for watch in spec.watches:
+                    watched, handler = self._stores.of(watch.resource), key_handler(controller, watch)
+                    watched.subscribe(handler)
+                    at_end.callback(watched.unsubscribe, handler)
             async with asyncio.TaskGroup() as tasks:
-                work = self._work(part, watcher, followed, controller)
+                work = self._work(part, watcher, followed, controllers)
                 beside = [
                     tasks.create_task(work, name=part.spec.name),
                     *(
@@ -216,7 +217,7 @@ class ServedKindControllers:
                 for task in beside:
                     task.cancel()
         with self._errors.contain(ErrorPart.KIND, part.spec.name):
-            self._forget(part, store, controller)
+            self._forget(part, store, controllers)
 
     def _no_longer_served(self, resource: Resource) -> None:
         self._served.pop(resource).set()
@@ -227,7 +228,7 @@ class ServedKindControllers:
         part: WhenServed,
         watcher: Watcher,
         followed: Sequence["_Followed"],
-        controller: Controller[Key],
+        controllers: Sequence[Controller[Key]],
     ) -> None:
         await watcher.synced.wait()
         for kind in followed:
@@ -238,14 +239,18 @@ class ServedKindControllers:
         log.info("controller started", name=part.spec.name)
         await self._leading.wait()
         for key in part.known():
-            controller.add(key)
-        await controller.run()
+            for controller in controllers:
+                controller.add(key)
+        async with asyncio.TaskGroup() as tasks:
+            for spec, controller in zip(part.specs, controllers, strict=True):
+                tasks.create_task(controller.run(), name=spec.name)
 
-    def _forget(self, part: WhenServed, store: Store, controller: Controller[Key]) -> None:
+    def _forget(self, part: WhenServed, store: Store, controllers: Sequence[Controller[Key]]) -> None:
         if store.quarantined:
             self._on_quarantine(part.resource)
-        for key in tuple(controller.quarantined):
-            controller.end_quarantine(key)
+        for controller in controllers:
+            for key in tuple(controller.quarantined):
+                controller.end_quarantine(key)
         if part.resource in self._running:
             self._running.discard(part.resource)
             self.report()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from admitq.app.caches import wait_until_synced
+from admitq.controllers.indexes import BY_HOST, host_of_node
 from admitq.process.unexpected_errors import UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import TOPOLOGY_NODES, TOPOLOGY_PODS
@@ -93,7 +94,13 @@ class TopologyWatches:
             on_quarantine=on_quarantine,
             errors=errors,
         )
-        nodes = Store(TOPOLOGY_NODES, transform=trim_node, on_quarantine=on_quarantine, errors=errors)
+        nodes = Store(
+            TOPOLOGY_NODES,
+            transform=trim_node,
+            indexes={BY_HOST: host_of_node},
+            on_quarantine=on_quarantine,
+            errors=errors,
+        )
         self.stores = (pods, nodes)
         watch = partial(Watcher, client, observe=on_watch, errors=errors)
         self._steps = (

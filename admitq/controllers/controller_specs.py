@@ -76,15 +76,21 @@ class WhenServed:
     resources that are watched for this controller only; one that is not served has no objects.
     ``label_selector`` and ``field_selector`` select the objects to watch. ``transform`` reduces each
     object to what the store keeps. With a ``start_condition``, nothing is watched before the condition
-    holds.
+    holds. The controllers ``beside`` have the same keys and the same stores.
     """
 
     resource: Resource
     indexes: Mapping[str, Index]
     spec: ControllerSpec
+    beside: tuple[ControllerSpec, ...] = ()
     known: Callable[[], Iterable[Key]] = _none
     follows: tuple[FollowedResource, ...] = ()
     label_selector: str | None = None
     field_selector: str | None = None
     start_condition: StartCondition | None = None
     transform: Transform | None = None
+
+    @property
+    def specs(self) -> tuple[ControllerSpec, ...]:
+        """All controllers that run while the resource is served."""
+        return (self.spec, *self.beside)

@@ -1,18 +1,22 @@
 """Indexes of the stores, so that an event never makes a controller search all objects."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from admitq.core.topology.domains import HOST_NAME
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import get_controller, is_group_workload
 from admitq.integrations.references import OwnerKind, ReferencedKind
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
 from admitq.runtime.store import Index, Key
-from admitq.workloads.transitions import is_condition_true, reserved_cluster_queue
+from admitq.workloads.transitions import is_admitted, is_condition_true, reserved_cluster_queue
 from admitq_api.conditions import ConditionType
-from admitq_api.json_objects import JsonObject, value_at
+from admitq_api.json_objects import JsonObject, text_at, value_at
 from admitq_api.labels import Names
+from admitq_api.stored_fields import MalformedField
+from admitq_api.topology_assignments import decode
 
 BY_OWNER: Final = "owner"
 BY_PARENT: Final = "parent"
@@ -29,6 +33,8 @@ BY_TOPOLOGY: Final = "topology"
 BY_CONFIG: Final = "config"
 BY_CHAIN: Final = "chain"
 BY_TOPOLOGY_ASSIGNMENT: Final = "topology-assignment"
+BY_ASSIGNED_HOST: Final = "assigned-host"
+BY_HOST: Final = "host"
 
 
 def resource_of(integration: Integration) -> Resource:
@@ -181,6 +187,25 @@ def topology_assignment_index(names: Names) -> Index:
     return assigned
 
 
+def host_of_node(node: JsonObject) -> Iterator[str]:
+    """Yield the host name of a node, by which topology assignments name it."""
+    if host := text_at(node, ("metadata", "labels", HOST_NAME)):
+        yield host
+
+
+def _assigned_hosts(workload: JsonObject) -> Iterator[str]:
+    """Yield the hosts to which pods of an admitted Workload are assigned."""
+    if not is_admitted(workload):
+        return
+    hosts: set[str] = set()
+    for assignment in value_at(workload, ("status", "admission", "podSetAssignments")) or ():
+        if (topology := assignment.get("topologyAssignment")) and topology.get("levels") == [HOST_NAME]:
+            # The ungater reports a malformed assignment.
+            with contextlib.suppress(MalformedField):
+                hosts.update(values[-1] for values, _ in decode(topology, "").domains)
+    yield from hosts
+
+
 def _queue(workload: JsonObject) -> Iterator[str]:
     """Yield the LocalQueue of a Workload. No change of a queue concerns finished Workloads."""
     queue = value_at(workload, ("spec", "queueName"))
@@ -301,6 +326,7 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
             BY_CHECK: _listed_checks,
             BY_CHAIN: slice_chain_index(names),
             BY_TOPOLOGY_ASSIGNMENT: topology_assignment_index(names),
+            BY_ASSIGNED_HOST: _assigned_hosts,
         },
         kinds.admission_checks: {BY_CONFIG: _parameters},
         POD_TEMPLATES: {BY_OWNER: controller_index_values},

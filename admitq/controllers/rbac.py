@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from admitq.controllers.controller_names import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
 from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.pods.elastic_pods import ELASTIC_PODS
+from admitq.controllers.pods.node_failures import NODE_FAILURES
 from admitq.controllers.pods.topology_ungater import TOPOLOGY_UNGATER
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.watches import PROVISIONING
@@ -57,6 +58,9 @@ ELASTIC_POD_PERMISSIONS: Final = _may(PODS, *_WATCH, "patch", "delete")
 
 UNGATER_PERMISSIONS: Final = _may(PODS, *_WATCH, "get", "patch")
 """Permissions for pods with a topology assignment. Single reads: pods with a patch of unknown result."""
+
+ENDING_PERMISSIONS: Final = _may(PODS, "patch", subresource="status")
+"""Permissions to end pods that wait for a failed node."""
 
 _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
 """Resources of kinds that stand between jobs and their controllers."""
@@ -107,6 +111,11 @@ def permissions_by_controller(
     return {
         **({ELASTIC_PODS: (ELASTIC_POD_PERMISSIONS, *_watched(workloads))} if elastic else {}),
         TOPOLOGY_UNGATER: (UNGATER_PERMISSIONS, *_watched(workloads)),
+        NODE_FAILURES: (
+            *_watched(PODS, NODES, workloads, flavors),
+            ENDING_PERMISSIONS,
+            _may(workloads, "patch", subresource="status"),
+        ),
         WORKLOAD: (
             _may(workloads, *_WATCH, "patch", "delete"),
             _may(workloads, "patch", subresource="status"),
@@ -168,6 +177,7 @@ def permissions_of_gates(integrations: Iterable[Integration]) -> tuple[GatedPerm
     return (
         GatedPermissions(Gate.ELASTIC_JOBS, (ELASTIC_POD_PERMISSIONS,), elastic),
         GatedPermissions(Gate.TOPOLOGY_AWARE_SCHEDULING, (UNGATER_PERMISSIONS,)),
+        GatedPermissions(Gate.TAS_FAILED_NODE_REPLACEMENT, (ENDING_PERMISSIONS,)),
         GatedPermissions(
             Gate.FAILURE_RECOVERY_POLICY,
             (

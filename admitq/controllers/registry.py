@@ -18,6 +18,7 @@ from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.controllers.job.watches import job_controller
 from admitq.controllers.pods.elastic_pods import ElasticPodsController
 from admitq.controllers.pods.failure_recovery import FailureRecoveryController
+from admitq.controllers.pods.node_failures import NodeFailureController
 from admitq.controllers.pods.topology_ungater import TopologyUngater
 from admitq.controllers.priority_classes import priority_class_controller
 from admitq.controllers.provisioning.watches import provisioning_controller
@@ -38,19 +39,21 @@ class Controllers:
     """All controllers.
 
     ``specs`` always run. The others run while their resource is served. ``jobs_when_served`` are the job
-    controllers, which may run in a process of their own.
+    controllers, and ``topology_when_served`` those of pods with a topology assignment. These may run in
+    processes of their own.
     """
 
     specs: tuple[ControllerSpec, ...]
     core_when_served: tuple[WhenServed, ...]
     jobs_when_served: tuple[WhenServed, ...]
+    topology_when_served: tuple[WhenServed, ...]
     jobs: Mapping[OwnerKind, JobController]
     refused: RefusedJobs
 
     @property
     def when_served(self) -> tuple[WhenServed, ...]:
         """All controllers that run while their resource is served."""
-        return (*self.jobs_when_served, *self.core_when_served)
+        return (*self.jobs_when_served, *self.topology_when_served, *self.core_when_served)
 
     async def start(self, workload: JsonObject) -> None:
         """Start the job of a Workload after the write of its admission.
@@ -85,10 +88,12 @@ def _elastic_pods_controller(ctx: Context) -> Iterator[WhenServed]:
         yield ElasticPodsController(ctx).when_served()
 
 
-def _topology_ungater(ctx: Context) -> Iterator[WhenServed]:
-    """Yield the controller of pods with a topology assignment, if a start injects their gate."""
+def _topology_controllers(ctx: Context) -> Iterator[WhenServed]:
+    """Yield the controllers of pods with a topology assignment, if a start injects their gate."""
+    failures = ctx.settings.node_failures
     if ctx.settings.jobs.marks.topology:
-        yield TopologyUngater(ctx).when_served()
+        beside = () if failures is None else (NodeFailureController(ctx, failures).spec(),)
+        yield TopologyUngater(ctx).when_served(*beside)
 
 
 def _failure_recovery_controller(ctx: Context) -> Iterator[WhenServed]:
@@ -123,8 +128,8 @@ def build_controllers(ctx: Context, core: CoreView) -> Controllers:
             # After the controller of pods, because these read its store.
             *(controller.when_served() for controller in serving),
             *_elastic_pods_controller(ctx),
-            *_topology_ungater(ctx),
         ),
+        topology_when_served=tuple(_topology_controllers(ctx)),
         jobs={
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job
             for job in jobs

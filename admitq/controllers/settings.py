@@ -82,6 +82,18 @@ class PodSettings:
     """A group uses a Workload of its name only if the Workload was created for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeFailureSettings:
+    """When a host of a topology assignment counts as failed (semantics, Node failure)."""
+
+    on_pod_termination: bool = True
+    """It has not failed before its pods end. Otherwise it has failed once it is not ready for some time."""
+    after_fixed_time: bool = False
+    """It has also failed once it is not ready for some time, although pods run there."""
+    on_taints: bool = True
+    """Taints that pods do not tolerate count as failures."""
+
+
 _COARSE_REASONS: Final[Mapping[str, str]] = {
     Reason.PENDING_EVALUATION: Reason.PENDING,
     Reason.MISCONFIGURED: Reason.INADMISSIBLE,
@@ -147,6 +159,8 @@ class ControllerSettings:
     """Pods and jobs name their Workload and their group in annotations rather than in labels."""
     force_delete_after: Nanoseconds | None = None
     """How long pods may hang on unreachable nodes; None leaves them there."""
+    node_failures: NodeFailureSettings | None = field(default_factory=NodeFailureSettings)
+    """None where the pods of failed hosts are not placed elsewhere."""
     clean_up_provisioning_requests: bool = True
     """The ProvisioningRequests of an evicted Workload are deleted."""
     pods_ready: PodsReadyPolicy | None = None
@@ -185,6 +199,13 @@ def settings_of(
         names_by_annotation=gates[Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS],
         force_delete_after=_nanoseconds(configuration.failure_recovery.force_delete_after)
         if gates[Gate.FAILURE_RECOVERY_POLICY]
+        else None,
+        node_failures=NodeFailureSettings(
+            on_pod_termination=gates[Gate.TAS_REPLACE_NODE_ON_POD_TERMINATION],
+            after_fixed_time=gates[Gate.TAS_REPLACE_NODE_NOT_READY_OVER_FIXED_TIME],
+            on_taints=gates[Gate.TAS_REPLACE_NODE_ON_NODE_TAINTS],
+        )
+        if gates[Gate.TAS_FAILED_NODE_REPLACEMENT]
         else None,
         clean_up_provisioning_requests=gates[Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION],
         pods_ready=_pods_ready(configured_pods_ready(configuration, gates)),

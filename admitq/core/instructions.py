@@ -119,6 +119,19 @@ class ReportSecondPass:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictForNodeFailures:
+    """Evict a workload with pods on failed hosts for which there is no other place.
+
+    Its quota stays in use until its job has stopped. The core expects to observe the eviction, and decides it
+    again otherwise. ``nodes`` are the unhealthy nodes of the workload.
+    """
+
+    key: ObjectKey
+    uid: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RefreshClusterQueue:
     """Refresh the status of a ClusterQueue: its numbers or conditions may have changed."""
 
@@ -146,6 +159,7 @@ Instruction = (
     | TargetsRecomputed
     | ReportPending
     | ReportSecondPass
+    | EvictForNodeFailures
     | RefreshClusterQueue
     | RefreshLocalQueue
     | RefreshCohort

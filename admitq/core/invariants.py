@@ -288,7 +288,9 @@ def _check_pods(world: World) -> None:
 
 
 def _check_second_passes(world: World) -> None:
-    needed = sorted(key for key, entry in world.workloads.items() if needs_second_pass(entry))
+    needed = sorted(
+        key for key, entry in world.workloads.items() if needs_second_pass(entry, world.settings.placement)
+    )
     scheduled = sorted(second_pass.key for second_pass in world.second_passes.scheduled)
     expect("workloads that need a second pass", scheduled, needed)
 

@@ -462,7 +462,8 @@ class Workload(WorkloadRequest):
     ``admission`` is set while quota is reserved, since ``reserved_at``. ``admitted`` and ``pods_ready`` are
     the conditions of these names. ``evicted`` is condition Evicted, which stays True after the eviction until
     the next reservation. ``evicted_at`` is the instant since which it is True; 0 if not known.
-    ``pod_set_updates`` are those of all admission checks.
+    ``pod_set_updates`` are those of all admission checks. ``unhealthy_nodes`` are the failed hosts of its
+    topology assignment. ``is_single_pod`` is true if its job is one pod.
     """
 
     admission: Admission | None = None
@@ -476,3 +477,5 @@ class Workload(WorkloadRequest):
     waiting_for_replacement_pods: bool = False
     admission_checks: tuple[tuple[str, CheckState], ...] = ()
     pod_set_updates: tuple[PodSetUpdate, ...] = ()
+    unhealthy_nodes: tuple[str, ...] = ()
+    is_single_pod: bool = False

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from admitq.core.instructions import (
     AssignTopology,
+    EvictForNodeFailures,
     Instruction,
     Preempt,
     ReportPending,
@@ -24,6 +25,7 @@ class Outbox:
     topology_assignments: list[AssignTopology] = field(default_factory=list[AssignTopology])
     preemptions: list[Preempt] = field(default_factory=list[Preempt])
     recomputations: list[TargetsRecomputed] = field(default_factory=list[TargetsRecomputed])
+    node_failure_evictions: list[EvictForNodeFailures] = field(default_factory=list[EvictForNodeFailures])
     second_pass_reports: list[ReportSecondPass] = field(default_factory=list[ReportSecondPass])
     reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
     """The latest refusal of each workload."""
@@ -52,6 +54,7 @@ class Outbox:
             self.topology_assignments,
             self.preemptions,
             self.recomputations,
+            self.node_failure_evictions,
             self.second_pass_reports,
         ):
             if decided:

@@ -1,8 +1,9 @@
 """Second passes: the workloads that hold quota and need a topology assignment, and when they are evaluated.
 
-A reservation may defer the topology assignment until admission checks are ready. Then the workload gets a
-*second pass*: it keeps its quota and its flavors, and a cycle searches only a topology assignment. After a
-failure, the next attempt follows after a delay that doubles (semantics, Second pass).
+A reservation may defer the topology assignment until admission checks are ready, or a host of the assignment
+fails later. Then the workload gets a *second pass*: it keeps its quota and its flavors, and a cycle searches
+only a topology assignment. After a failure, the next attempt follows after a delay that doubles (semantics,
+Second pass).
 
 This module has the timers. ``cycle.second_pass`` evaluates the workloads.
 """
@@ -12,7 +13,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from admitq.core.entries import WorkloadEntry
-from admitq.core.model import SECOND, CheckState, Instant, ObjectKey
+from admitq.core.model import SECOND, CheckState, Instant, ObjectKey, Workload
+from admitq.core.settings import Placement
+from admitq.core.topology.replacement import find_failed_host
 
 FIRST_DELAY: Final = SECOND
 """Nanoseconds before the first attempt. Each failure doubles the delay."""
@@ -21,18 +24,31 @@ LONGEST_DELAY: Final = 30 * SECOND
 """The longest delay, in nanoseconds."""
 
 
-def needs_second_pass(entry: WorkloadEntry) -> bool:
-    """Whether a workload holds quota and needs only a topology assignment to be admitted."""
+def needs_second_pass(entry: WorkloadEntry, placement: Placement | None) -> bool:
+    """Whether a workload holds quota and needs only a topology assignment, or another one.
+
+    It needs one to be admitted. Once admitted, it needs another one if a host with its pods has failed.
+    """
     workload = entry.workload
     checks, admission = workload.admission_checks, workload.admission
-    if not checks or admission is None or entry.assumed_places is not None:
+    if admission is None or entry.assumed_places is not None:
         return False
-    is_over = workload.admitted or workload.evicted or workload.finished or not workload.active
+    if workload.evicted or workload.finished or not workload.active:
+        return False
+    if workload.admitted:
+        return _has_lost_host(workload, placement)
     return (
-        not is_over
+        bool(checks)
         and all(state is CheckState.READY for _, state in checks)
         and any(part.lacks_topology_assignment for part in admission.pod_set_assignments)
     )
+
+
+def _has_lost_host(workload: Workload, placement: Placement | None) -> bool:
+    if placement is None or not placement.replaces_hosts or not workload.unhealthy_nodes:
+        return False
+    stays = workload.is_single_pod and placement.leaves_single_pods
+    return not stays and find_failed_host(workload) is not None
 
 
 class SecondPass(NamedTuple):

@@ -96,11 +96,19 @@ class Placement:
         small_gaps_first: whether pods that require no domain get the fullest domains (gate TASProfileMixed).
         places_again: whether a workload that lost its place to another one in a cycle gets another place in
             the same cycle (gate TASRecomputeAssignmentWithinSchedulingCycle).
+        replaces_hosts: whether pods of a failed host get another place (gate TASFailedNodeReplacement).
+        evicts_unplaced: whether a workload is evicted if its pods of a failed host have no other place (gate
+            TASFailedNodeReplacementFailFast). Otherwise, the search is repeated.
+        leaves_single_pods: whether the workload of a single pod, which cannot run twice, keeps its place
+            (gate SkipReassignmentForPodOwnedWorkloads).
     """
 
     shares_hosts: bool = True
     small_gaps_first: bool = True
     places_again: bool = True
+    replaces_hosts: bool = True
+    evicts_unplaced: bool = True
+    leaves_single_pods: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class AdmissionState:
         refreshes = runs and world.driver.writes_statuses
         if world.charging.seen_admitted or (refreshes and world.waiting.has_outdated_refusals):
             return now
-        second_pass = world.second_passes.next_at() if runs else None
+        second_pass = world.second_passes.next_at() if world.driver.runs_cycles else None
         batch = world.waiting.batches.next_at() if runs else None
         times = (world.waiting.timers.next_at(), second_pass, batch, charging.next_sample(world))
         due = [instant for instant in times if instant is not None]

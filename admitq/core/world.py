@@ -182,7 +182,8 @@ class World:
         """Count the quota that a workload holds, and queue it where it belongs, by its present value."""
         self.reservations.settle(entry)
         self.settle_queue(entry, now)
-        self.second_passes.settle(entry.workload.key, now, needed=needs_second_pass(entry))
+        needed = needs_second_pass(entry, self.settings.placement)
+        self.second_passes.settle(entry.workload.key, now, needed=needed)
 
     def settle_reservation(self, entry: WorkloadEntry) -> None:
         """As ``Reservations.settle``."""

@@ -1,4 +1,4 @@
-"""Writes reservations and preemptions, and reports those that could not be written to the core."""
+"""Writes decisions about Workloads, and reports those that could not be written to the core."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from admitq.core import events as happened
-from admitq.core.instructions import AssignTopology, Preempt, ReserveQuota
+from admitq.core.instructions import AssignTopology, EvictForNodeFailures, Preempt, ReserveQuota
 from admitq.core.model import ObjectKey
 from admitq.manager.admission_writer import AdmissionWriter
 from admitq.manager.background_writes import BackgroundWrites
 from admitq.manager.guarded_writes import backoff_seconds
+from admitq.manager.node_failure_writer import NodeFailureWriter
 from admitq.manager.preemption_writer import PreemptionWriter
 from admitq.manager.topology_writer import TopologyWriter
 from admitq.process.logs import logger
@@ -37,6 +38,7 @@ class DecisionWrites:
         admissions: writes reservations.
         topologies: writes topology assignments of workloads with reserved quota.
         preemptions: writes preemptions.
+        node_failures: writes evictions of workloads on failed nodes.
         background: where writes run.
         workloads: the store of Workloads.
         start: starts the job of an admitted Workload by the code of the job controller.
@@ -48,6 +50,7 @@ class DecisionWrites:
         admissions: AdmissionWriter,
         topologies: TopologyWriter,
         preemptions: PreemptionWriter,
+        node_failures: NodeFailureWriter,
         background: BackgroundWrites,
         workloads: Store,
         start: Callable[[dict[str, Any]], Awaitable[None]],
@@ -56,6 +59,7 @@ class DecisionWrites:
         self._admissions = admissions
         self._topologies = topologies
         self._preemptions = preemptions
+        self._node_failures = node_failures
         self._background = background
         self._workloads = workloads
         self._start = start
@@ -75,6 +79,10 @@ class DecisionWrites:
     def assign_topology(self, instruction: AssignTopology) -> None:
         """Write topology assignments in the background."""
         self._start_write(instruction, self._assign_topology(instruction))
+
+    def evict(self, instruction: EvictForNodeFailures) -> None:
+        """Write the eviction of a workload on failed nodes in the background."""
+        self._background.start(self._evict(instruction))
 
     def preempt(self, instruction: Preempt) -> None:
         """Write a preemption in the background."""
@@ -126,6 +134,9 @@ class DecisionWrites:
         )
         if not is_written:
             self._put(happened.TopologyAssignmentFailed(instruction.key, instruction.uid), instruction.key)
+
+    async def _evict(self, instruction: EvictForNodeFailures) -> None:
+        await self._try(self._node_failures.evict(instruction), "eviction not written", instruction.key)
 
     async def _preempt(self, instruction: Preempt) -> None:
         """Write a preemption, after an unfinished write of the reservation that the preemption ends."""

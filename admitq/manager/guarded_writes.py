@@ -42,12 +42,14 @@ class DecisionKind(StrEnum):
     RESERVATION = "reservation"
     TOPOLOGY_ASSIGNMENT = "topology_assignment"
     PREEMPTION = "preemption"
+    NODE_FAILURE = "node_failure"
 
 
 CONCURRENT_REQUESTS: Final = {
     DecisionKind.RESERVATION: 64,
     DecisionKind.TOPOLOGY_ASSIGNMENT: 8,
     DecisionKind.PREEMPTION: 8,
+    DecisionKind.NODE_FAILURE: 8,
 }
 """The maximum number of concurrent requests for decisions of one kind that are not overdue."""
 CONCURRENT_OVERDUE_REQUESTS: Final = 8

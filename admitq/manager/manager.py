@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 from admitq.core import events as happened
 from admitq.core.instructions import (
     AssignTopology,
+    EvictForNodeFailures,
     Instruction,
     Preempt,
     Recomputation,
@@ -44,6 +45,7 @@ from admitq.manager.decision_writes import DecisionWrites
 from admitq.manager.deferred_work import DeferredWork
 from admitq.manager.event_loop_blocking import BlockingTimer
 from admitq.manager.guarded_writes import GuardedWrites
+from admitq.manager.node_failure_writer import NodeFailureWriter
 from admitq.manager.preemption_writer import PreemptionWriter
 from admitq.manager.quarantine import Quarantine, QuarantineReporter
 from admitq.manager.recovery import CYCLE, Recovery
@@ -203,6 +205,7 @@ class Manager:
             self._writer,
             TopologyWriter(writes, by_hostname_prefix=options.by_hostname_prefix),
             preemptions,
+            NodeFailureWriter(writes, recorder, clock),
             self._background_writes,
             workloads,
             start,
@@ -407,6 +410,8 @@ class Manager:
                     self._decisions.assign_topology(instruction)
                 case Preempt():
                     self._decisions.preempt(instruction)
+                case EvictForNodeFailures():
+                    self._decisions.evict(instruction)
                 case _:
                     with self.metrics.errors.contain(ErrorPart.REPORT, type(instruction).__name__):
                         self._report(instruction)
@@ -414,7 +419,7 @@ class Manager:
     def _report(self, instruction: Instruction) -> None:
         """Carry out an instruction that updates a status or a metric."""
         match instruction:
-            case ReserveQuota() | AssignTopology() | Preempt():
+            case ReserveQuota() | AssignTopology() | Preempt() | EvictForNodeFailures():
                 raise TypeError(f"{type(instruction).__name__} is a decision, not a report")
             case TargetsRecomputed(cluster_queue, result):
                 self.measures.workloads.targets_recomputed(cluster_queue, result)

@@ -18,8 +18,7 @@ from admitq.workloads.transitions import (
     StatusTransition,
     find_condition,
     holds_quota,
-    is_condition_true,
-    is_reserved,
+    is_being_evicted,
 )
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
@@ -57,7 +56,7 @@ class PreemptionWriter:
         preemptor = self.writes.latest_version(instruction.preemptor, instruction.preemptor_uid)
         message = messages.preempted_message(instruction, self._job_uid(preemptor))
         before = self.writes.latest_version(instruction.key, instruction.uid)
-        if before is not None and _is_being_evicted(before):
+        if before is not None and is_being_evicted(before):
             return True
         with call_priority(CallPriority.EVICTION):
             written = await self.writes.write_decision(
@@ -66,7 +65,7 @@ class PreemptionWriter:
                     instruction.key,
                     instruction.uid,
                     lambda obj: self._patch(obj, instruction, message),
-                    _is_being_evicted,
+                    is_being_evicted,
                 )
             )
         if written is None:
@@ -103,8 +102,3 @@ class PreemptionWriter:
         if preemptor is None:
             return ""
         return (preemptor["metadata"].get("labels") or {}).get(self.names.job_uid, "")
-
-
-def _is_being_evicted(workload: dict[str, Any]) -> bool:
-    """Whether the Workload holds quota and is being evicted, for any reason."""
-    return is_reserved(workload) and is_condition_true(workload, ConditionType.EVICTED)

@@ -1,4 +1,4 @@
-"""Writes the topology assignments that workloads with reserved quota get later."""
+"""Writes the topology assignments that workloads with reserved quota get later, or anew."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +10,7 @@ from admitq.manager.guarded_writes import DecisionKind, GuardedWrites, Patch, Wo
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.workloads.admission_patches import topology_patch
 from admitq.workloads.stored_admissions import has_admission
-from admitq.workloads.transitions import is_reserved
+from admitq.workloads.transitions import is_being_evicted, is_reserved
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,6 @@ class TopologyWriter:
         return written is not None
 
     def _patch(self, obj: dict[str, Any], admission: Admission) -> Patch | None:
-        if not is_reserved(obj):
+        if not is_reserved(obj) or is_being_evicted(obj):
             return None
         return topology_patch(obj, admission, by_hostname_prefix=self.by_hostname_prefix)

@@ -15,10 +15,10 @@ _READY = "Ready"
 
 
 def trim_node(node: JsonObject) -> dict[str, Any]:
-    """Return the part of a node that `read_node` reads. The kubelet updates most of the rest all the time."""
+    """Return the part of a node that decides about pods. The kubelet updates the rest all the time."""
     spec, status = object_at(node, ("spec",)), object_at(node, ("status",))
     conditions = [
-        select_fields(condition, ("type", "status"))
+        select_fields(condition, ("type", "status", "lastTransitionTime"))
         for condition in require_list(status.get("conditions"), "status.conditions")
         if condition.get("type") == _READY
     ]

@@ -63,6 +63,9 @@ def _placement(gates: FeatureGates) -> Placement | None:
         shares_hosts=gates[Gate.TAS_HANDLE_OVERLAPPING_FLAVORS],
         small_gaps_first=gates[Gate.TAS_PROFILE_MIXED],
         places_again=gates[Gate.TAS_RECOMPUTE_ASSIGNMENT_WITHIN_CYCLE],
+        replaces_hosts=gates[Gate.TAS_FAILED_NODE_REPLACEMENT],
+        evicts_unplaced=gates[Gate.TAS_FAILED_NODE_REPLACEMENT_FAIL_FAST],
+        leaves_single_pods=gates[Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS],
     )
 
 

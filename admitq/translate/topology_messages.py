@@ -11,6 +11,7 @@ from admitq.core.topology.refusals import (
     NoRoomInTopology,
     NoSuchLevel,
     SlicesAboveRequest,
+    StaleDomain,
     TopologyRefusal,
     TwoTopologies,
 )
@@ -57,6 +58,10 @@ TOPOLOGY_TEXTS: Final[Mapping[type[TopologyRefusal], Callable[[Any], str]]] = {
     ),
     LayerNotDivisor: lambda of: (
         f"additional slice layer size {of.size} must evenly divide parent layer size {of.outer}"
+    ),
+    StaleDomain: lambda of: (
+        "Cannot replace the node, because the existing topologyAssignment is invalid, "
+        f"as it contains the stale domain {','.join(of.domain)}"
     ),
     TwoTopologies: lambda of: (
         f"the resources of the pods were assigned flavors with different topologies: {', '.join(of.flavors)}"

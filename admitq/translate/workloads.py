@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from admitq.core.model import Admission, CheckState, Instant, ObjectKey, PodSet, ResourceProblem, Workload
 from admitq.integrations.admission_gates import list_holding_gates
+from admitq.integrations.ownership import is_single_pod_workload
 from admitq.translate.admissions import read_admission, read_admission_leniently
 from admitq.translate.enum_values import read_value_of
 from admitq.translate.metadata import key_of, read_time
@@ -194,6 +195,11 @@ def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_REA
             )
         ),
         pod_set_updates=read_pod_set_updates(status.get("admissionChecks")),
+        unhealthy_nodes=tuple(
+            require_text(node.get("name"), f"status.unhealthyNodes[{index}].name")
+            for index, node in enumerate(require_list(status.get("unhealthyNodes"), "status.unhealthyNodes"))
+        ),
+        is_single_pod=is_single_pod_workload(obj),
         has_closed_preemption_gate=any(
             gate.get("position") == "Closed"
             for gate in require_list(status.get("preemptionGates"), "status.preemptionGates")

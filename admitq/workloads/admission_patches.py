@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, Instant
+from admitq.core.topology.replacement import has_host
 from admitq.translate.admissions import format_admission, format_pod_set_request, list_delayed_pod_sets
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
@@ -121,12 +122,20 @@ def reservation_patch(
 def topology_patch(obj: JsonObject, admission: Admission, *, by_hostname_prefix: bool = True) -> GuardedPatch:
     """Return the patch that adds topology assignments to the reservation of a Workload.
 
+    Unhealthy nodes without pods in these assignments are not listed any more.
+
     Args:
         obj: the Workload.
         admission: its admission with topology assignments.
         by_hostname_prefix: whether these may have a slice for each prefix of host names.
     """
-    return _guarded(obj, _admission(obj, admission, by_hostname_prefix=by_hostname_prefix))
+    status = _admission(obj, admission, by_hostname_prefix=by_hostname_prefix)
+    if unhealthy := (obj.get("status") or {}).get("unhealthyNodes"):
+        parts = admission.pod_set_assignments
+        status["unhealthyNodes"] = [
+            node for node in unhealthy if any(has_host(part.topology, node["name"]) for part in parts)
+        ] or None
+    return _guarded(obj, status)
 
 
 def _admission(obj: JsonObject, admission: Admission, *, by_hostname_prefix: bool) -> dict[str, Any]:

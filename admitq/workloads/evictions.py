@@ -61,7 +61,7 @@ EVICTIONS: Final = (
     ),
     EvictionKind(
         Reason.NODE_FAILURES,
-        "nodes of its pods failed; a controller that watches nodes writes it, admitq does not do so yet",
+        "a node of its pods failed, and no other node had room for them; or more than one node failed",
         RequeueTime.AT_ONCE,
         Reason.NODE_FAILURES,
     ),

@@ -6,7 +6,7 @@ the API server rejects it if the Workload has changed since. Lists in it are com
 programs stay.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from admitq.workloads.evictions import RequeueTime, reasons_requeued
@@ -76,6 +76,11 @@ def is_on_hold(workload: JsonObject) -> bool:
 def holds_quota(workload: JsonObject) -> bool:
     """Whether the Workload uses quota: quota is reserved, and the Workload has not finished."""
     return is_reserved(workload) and not is_condition_true(workload, ConditionType.FINISHED)
+
+
+def is_being_evicted(workload: JsonObject) -> bool:
+    """Whether the Workload holds quota and is being evicted, for any reason."""
+    return is_reserved(workload) and is_condition_true(workload, ConditionType.EVICTED)
 
 
 def is_finished_or_deleting(workload: JsonObject) -> bool:
@@ -330,6 +335,10 @@ class StatusTransition:
             )
         else:
             self.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
+
+    def set_unhealthy_nodes(self, hosts: Iterable[str]) -> None:
+        """List the failed hosts of the topology assignment, on which no pods run any more."""
+        self.status["unhealthyNodes"] = [{"name": host} for host in hosts]
 
     def finish(self, reason: str, message: str) -> None:
         """Set the condition Finished."""

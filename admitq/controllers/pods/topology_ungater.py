@@ -9,9 +9,8 @@ this decision could give the domain of the pod to another pod.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from admitq.controllers.context import Context
 from admitq.controllers.controller_specs import ControllerSpec, StartCondition, Watch, WhenServed
@@ -22,7 +21,15 @@ from admitq.controllers.indexes import (
     topology_assignment_index,
 )
 from admitq.controllers.plan import RemoveSchedulingGate, execute_plan, plan_of, record_gate_wait
-from admitq.controllers.pods.excess_pods import find_last_slice
+from admitq.controllers.pods.topology_pods import (
+    PLACED_PODS,
+    find_placed_workload,
+    key_of_chain,
+    placed_pod_indexes,
+    pod_chain_index,
+    select_members,
+    trim_placed_pod,
+)
 from admitq.controllers.pods.topology_slots import (
     InvalidIndexOffset,
     PlacedPod,
@@ -32,21 +39,15 @@ from admitq.controllers.pods.topology_slots import (
     read_slots,
 )
 from admitq.integrations.families import pods
-from admitq.integrations.ownership import get_controller, is_group_workload
+from admitq.integrations.ownership import is_group_workload
 from admitq.runtime.errors import ApiError, PermanentRejection
-from admitq.runtime.resources import PODS
-from admitq.runtime.store import Index, Key, ObjectChange
-from admitq.workloads.transitions import is_admitted, is_condition_true, is_finished_or_deleting
-from admitq_api.conditions import ConditionType
-from admitq_api.json_objects import JsonObject, select_fields, value_at
+from admitq.runtime.store import Key, ObjectChange
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.stored_fields import MalformedField
 
 TOPOLOGY_UNGATER: Final = "topologyungater"
 """Name of the controller."""
-
-PLACED_PODS: Final = replace(PODS, view="with a topology")
-"""Pods of started jobs that have not ended, as far as they may have a topology assignment."""
 
 CONCERN: Final = "topology-ungater"
 WORKERS: Final = 4
@@ -57,48 +58,6 @@ _PARALLEL_CALLS: Final = 32
 _MAX_PODS: Final = 2000
 """The maximum number of pods to patch in one reconcile, which must end before its deadline."""
 _READ_AT_A_TIME: Final = 250
-
-_KEPT_METADATA: Final = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "labels",
-    "ownerReferences",
-)
-
-
-def find_placed_workload(workloads: Iterable[JsonObject], names: Names) -> JsonObject | None:
-    """Return the admitted Workload that determines the domains of pods: of a chain, the last slice.
-
-    The Workload of one flavor of another Workload has no pods of its own.
-    """
-    return find_last_slice((workload for workload in workloads if _lets_pods_run(workload, names)), names)
-
-
-def _lets_pods_run(workload: JsonObject, names: Names) -> bool:
-    return (
-        is_admitted(workload)
-        and not is_condition_true(workload, ConditionType.EVICTED)
-        and not is_finished_or_deleting(workload)
-        and not value_at(workload, ("metadata", "labels", names.concurrent_admission_parent))
-    )
-
-
-def select_members(workload: JsonObject, names: Names) -> Callable[[JsonObject], bool]:
-    """Return the condition for pods that name the Workload to belong to its job.
-
-    Users can create pods with any annotation. The pods of a group own its Workload. Other pods must have a
-    controller.
-    """
-    controller = get_controller(workload)
-    if is_group_workload(workload, names) or (controller or {}).get("kind") == PODS.kind:
-        references = value_at(workload, ("metadata", "ownerReferences"), [])
-        owners = {reference.get("uid") for reference in references}
-        return lambda pod: pod["metadata"].get("uid") in owners
-    return lambda pod: get_controller(pod) is not None
 
 
 class UngatingDecision(NamedTuple):
@@ -142,39 +101,6 @@ def find_pods_to_ungate(workload: JsonObject, members: Iterable[PodState], names
 
 
 # --- watching -------------------------------------------------------------------------------------
-
-
-def pod_chain_index(names: Names) -> Index:
-    """Return the index of pods by the slice chain of their Workload, or else by its name."""
-
-    def chain(pod: JsonObject) -> Iterator[str]:
-        for key in (names.workload_slice_name, names.workload):
-            if name := pods.get_annotation(pod, key):
-                yield namespaced_index_value(pods.get_text(pod, "metadata", "namespace"), name)
-                return
-
-    return chain
-
-
-def trim_placed_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
-    """Return the fields of a pod that this controller reads; only its identity without a topology.
-
-    A pod with a topology has the gate or, afterwards, a node selector.
-    """
-    metadata, selector = pods.get_mapping(pod, "metadata"), pods.get_mapping(pod, "spec", "nodeSelector")
-    if not selector and not pods.has_gate(pod, names.topology_gate):
-        return {"metadata": select_fields(metadata, ("name", "namespace", "uid", "resourceVersion"))}
-    kept = (names.workload, names.workload_slice_name, names.pod_index_offset)
-    return {
-        "apiVersion": PODS.api_version,
-        "kind": PODS.kind,
-        "metadata": {
-            **select_fields(metadata, _KEPT_METADATA),
-            "annotations": select_fields(pods.get_mapping(metadata, "annotations"), kept),
-        },
-        "spec": select_fields(pods.get_mapping(pod, "spec"), ("nodeSelector", "schedulingGates")),
-        "status": {"phase": pods.get_phase(pod)},
-    }
 
 
 class TopologyUngater:
@@ -259,8 +185,8 @@ class TopologyUngater:
                 self._ctx.observe_write(PLACED_PODS, pod)
         self._unconfirmed[key].discard(name)
 
-    def when_served(self) -> WhenServed:
-        """Return the record that describes this controller."""
+    def when_served(self, *beside: ControllerSpec) -> WhenServed:
+        """Return the record that describes this controller, and those ``beside`` it with the same pods."""
         names, workloads = self._ctx.names, self._ctx.kinds.workloads
         spec = ControllerSpec(
             name=TOPOLOGY_UNGATER,
@@ -274,8 +200,9 @@ class TopologyUngater:
         )
         return WhenServed(
             PLACED_PODS,
-            {BY_CHAIN: self._pod_chains},
+            placed_pod_indexes(names),
             spec,
+            beside,
             known=self._known_keys,
             label_selector=names.podset,
             field_selector=pods.NOT_ENDED,
@@ -291,10 +218,10 @@ class TopologyUngater:
         return bool(self._assigned_chains())
 
     def _known_keys(self) -> Iterator[Key]:
-        return map(_key_of_chain, self._assigned_chains())
+        return map(key_of_chain, self._assigned_chains())
 
     def _keys_of_workload(self, change: ObjectChange) -> Iterator[Key]:
-        return map(_key_of_chain, self._workload_chains(change.object))
+        return map(key_of_chain, self._workload_chains(change.object))
 
     def _keys_of_pod(self, change: ObjectChange) -> Iterator[Key]:
         """Yield the key of a pod that waits for a domain, or that may leave its domain to another pod."""
@@ -304,12 +231,7 @@ class TopologyUngater:
             workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
             for chain in self._pod_chains(pod):
                 if workloads.keys_by_index(BY_TOPOLOGY_ASSIGNMENT, chain):
-                    yield _key_of_chain(chain)
-
-
-def _key_of_chain(chain: str) -> Key:
-    namespace, _, name = chain.partition("/")
-    return Key(namespace, name)
+                    yield key_of_chain(chain)
 
 
 async def _run_all(calls: Iterable[Awaitable[None]]) -> None:

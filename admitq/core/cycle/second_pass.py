@@ -1,16 +1,18 @@
 """Second passes: at the beginning of a cycle, search topology assignments for workloads that hold quota.
 
-The workloads keep their quota and flavors, whatever the result.
+The workloads keep their quota and flavors, whatever the result. But one with pods on a failed host is evicted
+if there is no other place for them (gate TASFailedNodeReplacementFailFast).
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from admitq.core.cycle.failed_hosts import place_again
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.units_to_place import Unplaced, find_places, list_units
 from admitq.core.entries import AssumedPlaces, WorkloadEntry
-from admitq.core.instructions import AssignTopology, ReportSecondPass
-from admitq.core.model import Admission, Instant, PodSetUpdate, ResourceFlavor
+from admitq.core.instructions import AssignTopology, EvictForNodeFailures, ReportSecondPass
+from admitq.core.model import Admission, Instant, PodSetUpdate, ResourceFlavor, Workload
 from admitq.core.refusals import (
     ClusterQueueNotFound,
     FlavorNotFound,
@@ -23,13 +25,17 @@ from admitq.core.refusals import (
     TopologyUnsupported,
 )
 from admitq.core.requests import PodSetDemand
+from admitq.core.topology.replacement import find_failed_host, has_host
 from admitq.core.topology.topologies import Topologies
 from admitq.core.world import World
 
 
 def is_second_pass_due(world: World, now: Instant) -> bool:
-    """Whether a second pass is due. While admission is halted, no second pass is due."""
-    due_at = None if world.is_halted else world.second_passes.next_at()
+    """Whether a second pass is due, also while admission waits for pods to be ready.
+
+    The pods that are not ready may be those of a failed host.
+    """
+    due_at = world.second_passes.next_at()
     return due_at is not None and due_at <= now
 
 
@@ -38,47 +44,60 @@ def try_second_passes(world: World, now: Instant) -> Iterator[None]:
     for second_pass in world.second_passes.take_due(now):
         world.deciding = second_pass.key
         entry = world.workloads[second_pass.key]
-        found = _place(world, entry)
+        # Before the admission, no pods run.
+        host = find_failed_host(entry.workload) if entry.workload.admitted else None
+        found = _place(world, entry, host)
         if isinstance(found, Admission):
             _assign(world, entry, found, now)
         else:
-            world.outbox.second_pass_reports.append(
-                ReportSecondPass(second_pass.key, entry.workload.uid, found)
-            )
+            # Also after an eviction, which may not be written.
             world.second_passes.reschedule(second_pass, now)
+            _report(world, entry.workload, found, has_failed_host=host is not None)
         yield
     world.deciding = None
 
 
-def _place(world: World, entry: WorkloadEntry) -> Admission | Refusal:
+def _report(world: World, workload: Workload, refusal: Refusal, *, has_failed_host: bool) -> None:
+    """Add the instruction that follows from a second pass without result."""
+    placement = world.topologies.placement
+    reason = refusal.reason if isinstance(refusal, NoFlavorFits) else None
+    evicts = has_failed_host and placement is not None and placement.evicts_unplaced
+    if evicts and reason is NoFitReason.TOPOLOGY_PLACEMENT_FAILED:
+        world.outbox.node_failure_evictions.append(
+            EvictForNodeFailures(workload.key, workload.uid, workload.unhealthy_nodes)
+        )
+    else:
+        world.outbox.second_pass_reports.append(ReportSecondPass(workload.key, workload.uid, refusal))
+
+
+def _place(world: World, entry: WorkloadEntry, failed_host: str | None) -> Admission | Refusal:
     """Return the reservation of a workload with its topology assignments, or why it gets none now."""
     workload, admission = entry.workload, entry.workload.admission
     assert admission is not None  # noqa: S101 narrows the type
     queue = world.cluster_queues.get(admission.cluster_queue)
     if queue is None:
         return ClusterQueueNotFound(admission.cluster_queue)
-    refusal = inadmissibility(world, queue, workload) or _refuse_flavors(world, admission)
+    refusal = inadmissibility(world, queue, workload) or _refuse_flavors(world, admission, failed_host)
     if refusal is not None:
         return refusal
-    demands = world.request_rules.resolve(workload).demands
-    return _place_lacking(world.topologies, demands, admission, workload.pod_set_updates)
+    updates = workload.pod_set_updates
+    demands = tuple(_updated(demand, updates) for demand in world.request_rules.resolve(workload).demands)
+    if failed_host is not None:
+        return place_again(world.topologies, demands, workload, failed_host)
+    return _place_lacking(world.topologies, demands, admission)
 
 
 def _place_lacking(
-    topologies: Topologies,
-    demands: tuple[PodSetDemand, ...],
-    admission: Admission,
-    updates: Iterable[PodSetUpdate] = (),
+    topologies: Topologies, demands: tuple[PodSetDemand, ...], admission: Admission
 ) -> Admission | NoFlavorFits:
     """Return a reservation with the topology assignments that it lacks, or why these are not possible now.
 
     Args:
         topologies: the topologies of all flavors.
-        demands: what each podset requests.
+        demands: what each podset requests, with what admission checks have added.
         admission: the reservation.
-        updates: what admission checks have added to the pods.
     """
-    by_name = {demand.pod_set.name: _updated(demand, updates) for demand in demands}
+    by_name = {demand.pod_set.name: demand for demand in demands}
     # A podset that the workload does not have has no pods to place: another program wrote the reservation.
     waiting = tuple(
         part
@@ -127,11 +146,14 @@ def _assign(world: World, entry: WorkloadEntry, placed: Admission, now: Instant)
     world.outbox.topology_assignments.append(AssignTopology(workload.key, workload.uid, placed))
 
 
-def _refuse_flavors(world: World, admission: Admission) -> NoFlavorFits | None:
+def _refuse_flavors(world: World, admission: Admission, failed_host: str | None) -> NoFlavorFits | None:
     """Return why the first podset that needs a topology assignment has no topology; None if all have one."""
     for assignment in admission.pod_set_assignments:
         flavors = sorted({flavor for _, flavor in assignment.flavors})
-        if assignment.lacks_topology_assignment and not any(map(world.topologies.get, flavors)):
+        needs_place = assignment.lacks_topology_assignment or (
+            failed_host is not None and has_host(assignment.topology, failed_host)
+        )
+        if needs_place and not any(map(world.topologies.get, flavors)):
             refusals = tuple(_topology_refusal(name, world.catalog.flavors.get(name)) for name in flavors)
             return NoFlavorFits((PodSetRefusals(assignment.name, refusals),), NoFitReason.NO_MATCHING_FLAVOR)
     return None

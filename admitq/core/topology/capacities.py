@@ -177,6 +177,17 @@ class Capacities:
             self._exclusions[leaf.number] = (exclusion, len(leaf.nodes))
             self.excluded[exclusion] += len(leaf.nodes)
 
+    def find_excluded_in(self, domain: Domain) -> Counter[NodeExclusion]:
+        """Return ``excluded`` for pods that must stay in a domain: all nodes outside of it are excluded."""
+        tree, excluded = self._tree, Counter[NodeExclusion]()
+        for number in tree.by_level[-1]:
+            if not tree.is_in(number, domain):
+                excluded[NodeExclusion(NodeObstacle.TOPOLOGY_DOMAIN)] += len(tree.domains[number].nodes)
+            elif number in self._exclusions:
+                exclusion, count = self._exclusions[number]
+                excluded[exclusion] += count
+        return excluded
+
     # --- domains above ----------------------------------------------------------------------------
 
     def _update_above(self, domain: Domain) -> bool:

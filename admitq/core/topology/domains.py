@@ -118,6 +118,14 @@ class DomainTree:
         """Return what identifies a leaf."""
         return leaf.values[-1:] if self.ends_with_hosts else leaf.values
 
+    def is_in(self, number: int, above: Domain) -> bool:
+        """Whether a domain is in a domain of a wider level, or is this domain."""
+        return self.values_of(number)[: above.level + 1] == above.values
+
+    def find_above(self, domain: Domain, level: int) -> Domain:
+        """Return the domain of a level, not a narrower one, that a domain is in."""
+        return self._by_values[domain.values[: level + 1]]
+
     def find_leaf(self, name: LeafName) -> Domain | None:
         """Return a leaf that has nodes; None if there is none with this name."""
         leaf = self._leaves.get(name)

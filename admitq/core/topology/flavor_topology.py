@@ -4,12 +4,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from admitq.core.amounts import Amounts, add, amounts
 from admitq.core.model import Labels, NodeSelectorTerm, Toleration
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.capacities import Capacities, PodShape
+from admitq.core.topology.capacities import Capacities, Layer, PodShape
 from admitq.core.topology.domains import PODS, Domain, DomainTree, LeafName
 from admitq.core.topology.levels import RequestedLevels, find_levels
 from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall, place
@@ -47,6 +47,13 @@ def amounts_of_pod(requests: Amounts) -> Amounts:
     return amounts(taken)
 
 
+class Restriction(NamedTuple):
+    """The domain in which pods must stay, and the slices in which they are placed there, outermost first."""
+
+    domain: Domain
+    layers: tuple[Layer, ...]
+
+
 Assignments = dict[str, TopologyAssignment]
 """Assignments of podsets, by name."""
 
@@ -77,17 +84,17 @@ class FlavorTopology:
 
     def add_usage(self, assignment: TopologyAssignment, of_pod: Amounts, *, times: int = 1) -> None:
         """Count the usage of an admitted podset; with ``times=-1``, its end."""
-        for name, count in self._leaves(assignment):
+        for name, count in self.leaves_of(assignment):
             self.tree.add_usage(name, of_pod, times * count)
 
     def assume(self, assignment: TopologyAssignment, of_pod: Amounts, *, times: int = 1) -> None:
         """Count a podset of the workload that is being placed; undo that with ``times=-1``."""
-        for name, count in self._leaves(assignment):
+        for name, count in self.leaves_of(assignment):
             self.tree.assume(name, of_pod, times * count)
 
     def has_room(self, assignment: TopologyAssignment) -> bool:
         """Whether the leaves of an assignment exist, and are not used beyond what is free."""
-        leaves = [self.tree.find_leaf(name) for name, _ in self._leaves(assignment)]
+        leaves = [self.tree.find_leaf(name) for name, _ in self.leaves_of(assignment)]
         return all(
             leaf is not None
             and all(amount <= leaf.allocatable.get(resource, 0) for resource, amount in leaf.used.items())
@@ -96,12 +103,12 @@ class FlavorTopology:
 
     def pods_in(self, assignment: TopologyAssignment, domain: tuple[str, ...]) -> int:
         """Return how many pods of an assignment are in a domain with these values; in any if it is empty."""
-        leaves = ((self.tree.find_leaf(name), count) for name, count in self._leaves(assignment))
+        leaves = ((self.tree.find_leaf(name), count) for name, count in self.leaves_of(assignment))
         return sum(
             count for leaf, count in leaves if leaf is not None and leaf.values[: len(domain)] == domain
         )
 
-    def _leaves(self, assignment: TopologyAssignment) -> Iterable[tuple[LeafName, int]]:
+    def leaves_of(self, assignment: TopologyAssignment) -> Iterable[tuple[LeafName, int]]:
         """Return the names of the leaves of an assignment, and the number of pods in each.
 
         A stored assignment to hosts may list the values of all levels.
@@ -113,7 +120,12 @@ class FlavorTopology:
     # --- placement --------------------------------------------------------------------------------
 
     def place(
-        self, unit: Sequence[PodsToPlace], *, small_gaps_first: bool = True, without_usage: bool = False
+        self,
+        unit: Sequence[PodsToPlace],
+        *,
+        small_gaps_first: bool = True,
+        without_usage: bool = False,
+        restriction: Restriction | None = None,
     ) -> Assignments | TopologyRefusal:
         """Return where the podsets of a unit run, or why there is no place. Nothing changes.
 
@@ -121,11 +133,16 @@ class FlavorTopology:
             unit: podsets that are placed together: one, or a leader with its workers.
             small_gaps_first: whether pods that require no domain get the fullest domains.
             without_usage: whether to assume that no other workload runs in the topology.
+            restriction: the domain in which the pods must stay; None for any.
         """
         workers, leader = _split(unit)
         levels = find_levels(workers.request, self.tree.levels)
         if not isinstance(levels, RequestedLevels):
             return levels
+        if restriction is not None:
+            levels = levels._replace(
+                level=restriction.domain.level, layers=restriction.layers, may_widen=False, may_spread=False
+            )
         capacities = self._capacities_of(self._shape(levels, workers, leader), without_usage=without_usage)
         order = PlacementOrder(
             workers.count,
@@ -133,10 +150,11 @@ class FlavorTopology:
             may_widen=levels.may_widen,
             may_spread=levels.may_spread,
             least_free_first=levels.is_unconstrained and small_gaps_first,
+            within=None if restriction is None else restriction.domain.number,
         )
         placement = place(order, self.tree, capacities)
         if isinstance(placement, Shortfall):
-            return self._refusal(levels, workers, placement, capacities)
+            return self._refusal(levels, workers, placement, capacities, restriction)
         return self._assignments(placement, workers, leader)
 
     def find_room(self, unit: Sequence[PodsToPlace], *, fits: bool) -> TopologyRoom | None:
@@ -189,13 +207,24 @@ class FlavorTopology:
         return TopologyAssignment(levels, tuple((self.tree.name_of(leaf), count) for leaf, count in leaves))
 
     def _refusal(
-        self, levels: RequestedLevels, pods: PodsToPlace, shortfall: Shortfall, capacities: Capacities
+        self,
+        levels: RequestedLevels,
+        pods: PodsToPlace,
+        shortfall: Shortfall,
+        capacities: Capacities,
+        restriction: Restriction | None,
     ) -> NoRoomInTopology:
-        excluded = tuple(sorted((reason, count) for reason, count in capacities.excluded.items() if count))
+        tree, above = self.tree, None if restriction is None else restriction.domain
+        reasons = capacities.excluded if above is None else capacities.find_excluded_in(above)
+        excluded = tuple(sorted((reason, count) for reason, count in reasons.items() if count))
         layers = [
             LayerShortfall(
-                self.tree.levels[level],
-                sum(capacities.pods[domain] // size for domain in self.tree.by_level[level]),
+                tree.levels[level],
+                sum(
+                    capacities.pods[domain] // size
+                    for domain in tree.by_level[level]
+                    if above is None or tree.is_in(domain, above)
+                ),
                 -(-pods.count // size),
             )
             for level, size in levels.layers
@@ -205,7 +234,7 @@ class FlavorTopology:
             levels.layers[0].size,
             shortfall.fitting,
             shortfall.wanted,
-            self.tree.node_count,
+            tree.node_count,
             excluded,
             tuple(layers) if len(layers) > 1 else (),
         )

@@ -32,6 +32,7 @@ class PlacementOrder:
         may_widen: whether wider levels may be tried if no domain of the level suffices (preferred).
         may_spread: whether several domains of the level may be used (not required).
         least_free_first: whether to use LeastFreeCapacity.
+        within: the number of the only domain of the level that may be used; None for all.
     """
 
     count: int
@@ -39,6 +40,7 @@ class PlacementOrder:
     may_widen: bool = False
     may_spread: bool = False
     least_free_first: bool = False
+    within: int | None = None
 
 
 class Placement(NamedTuple):
@@ -119,7 +121,8 @@ class _Search:
         """Return the placement, or how much fits."""
         level, need = self._order.level, self._slices
         while True:
-            domains = self._tree.by_level[level]
+            within = self._order.within
+            domains = self._tree.by_level[level] if within is None else [within]
             single = self._find_smallest(self._candidates(domains), need, self._in_slices)
             if single is not None:
                 return self._descend([_Share(single, need, self._needs_leader)], level)

@@ -93,5 +93,15 @@ class TwoTopologies:
     flavors: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StaleDomain:
+    """The pods of a failed host are not placed again: other pods are in a domain that does not exist.
+
+    ``domain`` has the values that identify it.
+    """
+
+    domain: tuple[str, ...]
+
+
 LevelRefusal = NoSuchLevel | SlicesAboveRequest | LayerNotBelow | LayerNotDivisor
-TopologyRefusal = NoRoomInTopology | LevelRefusal | TwoTopologies
+TopologyRefusal = NoRoomInTopology | LevelRefusal | TwoTopologies | StaleDomain

@@ -23,6 +23,7 @@ def _both(place: str) -> Shown:
     return Shown(place, place)
 
 
+_NODE_FAILURES: Final = "unit/controllers/pods/test_failed_nodes.py: test_unhealthy_nodes_and_waiting_pods"
 _SWITCHED_OFF: Final = "unit/webhooks/test_workloads.py: test_disabled_gate_disables_its_validation_rule"
 
 SHOWN: Final = {
@@ -167,6 +168,13 @@ SHOWN: Final = {
         "unit/workloads/test_admission_patches.py: "
         "test_gate_decides_whether_host_prefixes_have_their_own_slices"
     ),
+    Gate.TAS_FAILED_NODE_REPLACEMENT: _both(
+        "unit/core/test_second_pass.py: test_workload_with_pods_on_a_failed_host_needs_a_second_pass"
+    ),
+    Gate.TAS_FAILED_NODE_REPLACEMENT_FAIL_FAST: Shown(
+        "unit/core/test_failed_hosts.py: test_without_another_place_the_workload_is_evicted",
+        "unit/core/test_failed_hosts.py: test_without_the_gate_the_search_is_repeated",
+    ),
     Gate.TAS_HANDLE_OVERLAPPING_FLAVORS: _both(
         "unit/core/test_placing.py: test_flavors_with_the_same_hosts_share_them_only_with_the_gate"
     ),
@@ -183,6 +191,9 @@ SHOWN: Final = {
         "unit/workloads/test_topology_annotations.py: test_topology_request_has_fields_of_annotations",
         "unit/workloads/test_topology_annotations.py: test_layers_of_slices_are_ignored_without_feature_gate",
     ),
+    Gate.TAS_REPLACE_NODE_NOT_READY_OVER_FIXED_TIME: _both(_NODE_FAILURES),
+    Gate.TAS_REPLACE_NODE_ON_NODE_TAINTS: _both(_NODE_FAILURES),
+    Gate.TAS_REPLACE_NODE_ON_POD_TERMINATION: _both(_NODE_FAILURES),
     Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE: _both(_SWITCHED_OFF),
     Gate.TOPOLOGY_AWARE_SCHEDULING: Shown(
         "unit/webhooks/test_topology_requests.py: test_elastic_job_may_only_use_unconstrained_topology",

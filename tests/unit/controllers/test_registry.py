@@ -13,6 +13,7 @@ from admitq.controllers.rbac import merge_permissions, permissions_by_controller
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD
+from admitq.runtime.kinds import TOPOLOGY_NODES
 from admitq.runtime.resources import JOBS, LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Key, ObjectChange
 from tests.unit.controllers.builders import (
@@ -54,7 +55,7 @@ def world() -> World:
 
 
 def all_specs(table: registry.Controllers) -> list[ControllerSpec]:
-    return [*table.specs, *(part.spec for part in table.when_served)]
+    return [*table.specs, *(spec for part in table.when_served for spec in part.specs)]
 
 
 def enqueued_keys(
@@ -293,8 +294,9 @@ def test_every_watched_resource_has_store(world: World) -> None:
             assert watch.resource in needed
     for part in table.when_served:
         assert part.resource not in needed
-        for watch in part.spec.watches:
-            assert watch.resource in {*needed, part.resource}
+        for spec in part.specs:
+            for watch in spec.watches:
+                assert watch.resource in {*needed, part.resource, TOPOLOGY_NODES}
 
 
 def test_every_controller_has_permissions_for_its_watches(world: World) -> None:
@@ -335,6 +337,7 @@ def test_workers_can_be_configured_by_kind() -> None:
     assert {spec.name: spec.workers for spec in all_specs(table) if spec.workers > 1} == {
         "batch/job": 3,
         "elasticpods": 4,
+        "nodefailures": 4,
         "pod": 7,
         "provisioningrequest": 4,
         "topologyungater": 4,

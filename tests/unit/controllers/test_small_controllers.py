@@ -6,7 +6,7 @@ import pytest
 
 from admitq.controllers.in_use_protection import InUseProtectionController
 from admitq.controllers.priority_classes import PriorityClassController
-from admitq.controllers.settings import settings_of
+from admitq.controllers.settings import NodeFailureSettings, settings_of
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.errors import ApiError
@@ -229,9 +229,20 @@ metrics:
         ("ShortWorkloadNames", {"longest_workload_name": 63}),
         ("SkipReassignmentForPodOwnedWorkloads", {"skip_reassignment": False}),
         ("TASMultiLayerTopology", {"topology_rules": TopologyRules(has_layers=False)}),
+        ("TASFailedNodeReplacement", {"node_failures": None}),
+        (
+            "TASReplaceNodeDueToNotReadyOverFixedTime",
+            {"node_failures": NodeFailureSettings(after_fixed_time=True)},
+        ),
+        ("TASReplaceNodeOnNodeTaints", {"node_failures": NodeFailureSettings(on_taints=False)}),
+        ("TASReplaceNodeOnPodTermination", {"node_failures": NodeFailureSettings(on_pod_termination=False)}),
         (
             "TopologyAwareScheduling",
-            {"marks": InjectedMarks(workload_annotation=False, topology=False), "topology_rules": None},
+            {
+                "marks": InjectedMarks(workload_annotation=False, topology=False),
+                "topology_rules": None,
+                "node_failures": None,
+            },
         ),
         ("UnadmittedWorkloadsExplicitStatus", {"explicit_pending": True}),
         ("UnadmittedWorkloadsObservability", {"detailed_reasons": False}),

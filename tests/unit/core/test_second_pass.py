@@ -1,5 +1,6 @@
 """Which workloads need a second pass, and when it is due."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 from admitq.core.entries import WorkloadEntry
 from admitq.core.model import SECOND, Admission, CheckState, ObjectKey, PodSetAssignment, Workload
 from admitq.core.second_pass import SecondPass, SecondPasses, needs_second_pass
+from admitq.core.settings import Placement
+from admitq.core.topology.assignment import TopologyAssignment
+from admitq.core.topology.domains import HOST_NAME
 
 ONE, TWO = ObjectKey("default", "one"), ObjectKey("default", "two")
 PLACED = PodSetAssignment("placed", (("cpu", "f"),), (("cpu", 1000),), 1)
@@ -45,7 +49,42 @@ def _workload(**of: Any) -> Workload:
     ids=str,
 )
 def test_workload_that_lacks_only_places_needs_a_second_pass(of: dict[str, Any], needed: bool) -> None:
-    assert needs_second_pass(WorkloadEntry(_workload(**of))) is needed
+    assert needs_second_pass(WorkloadEntry(_workload(**of)), Placement()) is needed
+
+
+ON_HOSTS = replace(PLACED, topology=TopologyAssignment((HOST_NAME,), ((("a",), 1), (("b",), 1))))
+IN_RACKS = replace(PLACED, topology=TopologyAssignment(("rack",), ((("a",), 1),)))
+
+
+@pytest.mark.parametrize(
+    ("of", "placement", "needed"),
+    [
+        ({}, Placement(), True),
+        ({"unhealthy_nodes": ("left", "b")}, Placement(), True),
+        ({"unhealthy_nodes": ("left",)}, Placement(), False),
+        ({"unhealthy_nodes": ()}, Placement(), False),
+        ({"admission": Admission("main", (IN_RACKS, PLACED))}, Placement(), False),
+        ({"admission": None}, Placement(), False),
+        ({"admitted": False}, Placement(), False),
+        ({"evicted": True}, Placement(), False),
+        ({"finished": True}, Placement(), False),
+        ({}, None, False),
+        ({}, Placement(replaces_hosts=False), False),
+        ({"is_single_pod": True}, Placement(), False),
+        ({"is_single_pod": True}, Placement(leaves_single_pods=False), True),
+    ],
+    ids=str,
+)
+def test_workload_with_pods_on_a_failed_host_needs_a_second_pass(
+    of: dict[str, Any], placement: Placement | None, needed: bool
+) -> None:
+    lost: dict[str, Any] = {
+        "admission": Admission("main", (PLACED, ON_HOSTS)),
+        "admission_checks": (),
+        "admitted": True,
+        "unhealthy_nodes": ("a",),
+    }
+    assert needs_second_pass(WorkloadEntry(_workload(**{**lost, **of})), placement) is needed
 
 
 def test_no_second_pass_is_due_at_first() -> None:

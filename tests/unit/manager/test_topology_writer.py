@@ -58,6 +58,15 @@ async def test_assignment_of_a_former_reservation_is_dropped(newer: dict[str, An
     assert server.applied == 0
 
 
+async def test_assignment_of_an_evicted_workload_is_not_written() -> None:
+    evicted = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "m"}
+    obj = stored()
+    obj["status"]["conditions"].append(evicted)
+    server = Server(obj)
+    assert not await assign(server)
+    assert server.applied == 0
+
+
 async def test_assignment_without_reservation_is_not_written() -> None:
     server = Server(workload())
     assert not await assign(server)

@@ -121,6 +121,12 @@ def test_admission_is_not_blocked_if_pods_ready_is_disabled() -> None:
     [
         ("TopologyAwareScheduling", None),
         ("TASHandleOverlappingFlavors", Placement(shares_hosts=False)),
+        (
+            "TASFailedNodeReplacement",
+            Placement(replaces_hosts=False, evicts_unplaced=False),
+        ),
+        ("TASFailedNodeReplacementFailFast", Placement(evicts_unplaced=False)),
+        ("SkipReassignmentForPodOwnedWorkloads", Placement(leaves_single_pods=False)),
         ("TASProfileMixed", Placement(small_gaps_first=False)),
         ("TASRecomputeAssignmentWithinSchedulingCycle", Placement(places_again=False)),
     ],

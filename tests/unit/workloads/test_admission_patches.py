@@ -6,6 +6,7 @@ import pytest
 
 from admitq.core.model import SECOND, Admission, PodSetAssignment
 from admitq.core.topology.assignment import TopologyAssignment
+from admitq.core.topology.domains import HOST_NAME
 from admitq.workloads.admission_patches import pending_patch, queued_since, reservation_patch, topology_patch
 from admitq_api import conditions
 
@@ -210,3 +211,15 @@ def test_topology_assignment_changes_nothing_else() -> None:
         "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
         "status": {"admission": {"clusterQueue": "research", "podSetAssignments": []}},
     }
+
+
+@pytest.mark.parametrize(
+    ("listed", "left"), [(["a"], None), (["a", "b"], [{"name": "b"}]), (["b"], [{"name": "b"}])]
+)
+def test_topology_assignment_without_a_failed_host_unlists_it(listed: list[str], left: object) -> None:
+    hosts = TopologyAssignment((HOST_NAME,), ((("b",), 1), (("c",), 1)))
+    admission = Admission("research", (PodSetAssignment("main", (), (), 2, topology=hosts),))
+    obj = workload()
+    obj["status"]["unhealthyNodes"] = [{"name": name} for name in listed]
+    patch = topology_patch(obj, admission)
+    assert patch["status"]["unhealthyNodes"] == left

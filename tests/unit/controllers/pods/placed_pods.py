@@ -1,4 +1,4 @@
-"""Workloads with topology assignments, and their pods, for tests of the ungater."""
+"""Workloads with topology assignments, their pods and their nodes, for tests of controllers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,8 +46,25 @@ def pod(
             "ownerReferences": [OWNER],
             **({"deletionTimestamp": timestamp(1)} if parts.pop("deleted", False) else {}),
         },
-        "spec": {"nodeSelector": dict(selector), "schedulingGates": [{"name": gate} for gate in gates]},
+        "spec": {
+            "nodeSelector": dict(selector),
+            "schedulingGates": [{"name": gate} for gate in gates],
+            **({"nodeName": parts.pop("node")} if "node" in parts else {}),
+        },
         "status": {"phase": parts.pop("phase", "Pending")},
+    }
+
+
+def node(
+    host: str, *taints: dict[str, Any], ready: str = "True", since: float = 0, name: str = ""
+) -> dict[str, Any]:
+    """Return a trimmed node of a host, which is ready or not since so many seconds."""
+    name = name or f"node-{host}"
+    state = {"type": "Ready", "status": ready, "lastTransitionTime": timestamp(since)}
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7", "labels": {HOST: host}},
+        "spec": {"taints": list(taints)},
+        "status": {"conditions": [state]},
     }
 
 

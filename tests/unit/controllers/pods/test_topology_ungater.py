@@ -10,15 +10,17 @@ import pytest
 from admitq.controllers import registry
 from admitq.controllers.controller_specs import WhenServed
 from admitq.controllers.json_patches import gate_removal
-from admitq.controllers.pods.topology_slots import read_pod_state
-from admitq.controllers.pods.topology_ungater import (
+from admitq.controllers.pods.topology_pods import (
     PLACED_PODS,
-    TopologyUngater,
-    UngatingDecision,
     find_placed_workload,
-    find_pods_to_ungate,
     select_members,
     trim_placed_pod,
+)
+from admitq.controllers.pods.topology_slots import read_pod_state
+from admitq.controllers.pods.topology_ungater import (
+    TopologyUngater,
+    UngatingDecision,
+    find_pods_to_ungate,
 )
 from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.store import Key, ObjectChange, Store
