@@ -99,6 +99,10 @@ class SecondPasses:
         delay = min(2 * second_pass.delay, LONGEST_DELAY)
         self._schedule(SecondPass(now + delay, second_pass.key, delay))
 
+    def put_back(self, second_pass: SecondPass) -> None:
+        """Schedule a second pass again that was taken and not tried."""
+        self._schedule(second_pass)
+
     def restore(self, second_passes: Iterable[SecondPass]) -> None:
         """Restore the second passes of a dump."""
         self._by_workload.clear()

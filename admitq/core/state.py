@@ -11,6 +11,7 @@ from typing import Any, cast
 from admitq.core import charging, dump, invariants
 from admitq.core.cohorts import Node
 from admitq.core.cycle import refresh_outdated_refusals
+from admitq.core.cycle.second_pass import next_second_pass_at
 from admitq.core.entries import AssumedPlaces, Assumption
 from admitq.core.events import CyclesRequested, Event
 from admitq.core.handlers import HANDLERS
@@ -144,7 +145,7 @@ class AdmissionState:
         refreshes = runs and world.driver.writes_statuses
         if world.charging.seen_admitted or (refreshes and world.waiting.has_outdated_refusals):
             return now
-        second_pass = world.second_passes.next_at() if world.driver.runs_cycles else None
+        second_pass = next_second_pass_at(world) if world.driver.runs_cycles else None
         batch = world.waiting.batches.next_at() if runs else None
         times = (world.waiting.timers.next_at(), second_pass, batch, charging.next_sample(world))
         due = [instant for instant in times if instant is not None]

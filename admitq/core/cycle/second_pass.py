@@ -30,12 +30,21 @@ from admitq.core.topology.topologies import Topologies
 from admitq.core.world import World
 
 
-def is_second_pass_due(world: World, now: Instant) -> bool:
-    """Whether a second pass is due, also while admission waits for pods to be ready.
+def next_second_pass_at(world: World) -> Instant | None:
+    """Return the instant of the next second pass; None if there is none.
 
-    The pods that are not ready may be those of a failed host.
+    While admission is halted, only admitted workloads have second passes: their failed hosts may be why
+    admission is halted.
     """
-    due_at = world.second_passes.next_at()
+    if not world.is_halted:
+        return world.second_passes.next_at()
+    scheduled = world.second_passes.scheduled
+    return min((each.at for each in scheduled if world.workloads[each.key].workload.admitted), default=None)
+
+
+def is_second_pass_due(world: World, now: Instant) -> bool:
+    """Whether a second pass is due."""
+    due_at = next_second_pass_at(world)
     return due_at is not None and due_at <= now
 
 
@@ -44,6 +53,9 @@ def try_second_passes(world: World, now: Instant) -> Iterator[None]:
     for second_pass in world.second_passes.take_due(now):
         world.deciding = second_pass.key
         entry = world.workloads[second_pass.key]
+        if world.is_halted and not entry.workload.admitted:
+            world.second_passes.put_back(second_pass)
+            continue
         # Before the admission, no pods run.
         host = find_failed_host(entry.workload) if entry.workload.admitted else None
         found = _place(world, entry, host)

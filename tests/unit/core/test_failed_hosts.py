@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from admitq.core import events as happened
 from admitq.core.instructions import AssignTopology, EvictForNodeFailures, ReportSecondPass
-from admitq.core.model import SECOND, PodSet, ResourceFlavor
+from admitq.core.model import SECOND, CheckState, PodSet, ResourceFlavor
 from admitq.core.refusals import NoFlavorFits
 from admitq.core.requests import template_requesting
 from admitq.core.settings import CoreSettings, Placement
@@ -134,12 +134,25 @@ def test_a_flavor_without_its_topology_evicts_nothing() -> None:
     assert isinstance(report, ReportSecondPass)
 
 
-def test_a_second_pass_runs_while_admission_waits_for_its_pods() -> None:
+def test_only_admitted_workloads_have_second_passes_while_admission_waits_for_pods() -> None:
     cluster = running(6, ANYWHERE, settings=replace(PLACES, block_admission=True))
     cluster.submit_pods("b", 1)
+    cluster.submit_pods("later", 1)
+    admission = cluster.workloads["a"].admission
+    assert admission is not None
+    (part,) = admission.pod_set_assignments
+    delayed = replace(part, topology=None, lacks_topology_assignment=True, count=1)
+    ready = (("check", CheckState.READY),)
+    cluster.change(
+        "later", admission=replace(admission, pod_set_assignments=(delayed,)), admission_checks=ready
+    )
     cluster.run()
     fail(cluster, "r1-a")
     assert cluster.places() == {"a": {"r1-b": 2, "r2-a": 4}}
+    assert cluster.state.next_wakeup(cluster.now) is None
+    cluster.change("a", pods_ready=True)
+    cluster.decide()
+    assert cluster.places()["later"] == {"r1-b": 1}
 
 
 def test_podsets_move_one_after_the_other() -> None:
