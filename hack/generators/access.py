@@ -10,9 +10,7 @@ from itertools import chain
 from typing import Any
 
 from admitq.controllers.rbac import (
-    ELASTIC_POD_PERMISSIONS,
     OBSERVED_WITH_GATES,
-    UNGATER_PERMISSIONS,
     GatedPermissions,
     Permission,
     intermediate_owner_resources,
@@ -109,6 +107,10 @@ _REVIEWS = (
 
 _OF_KINDS = {kind.framework: permissions_of_kind(kind) for kind in BUILT_IN_KINDS}
 
+_WITH_GATES = frozenset(
+    permission for gated in permissions_of_gates(BUILT_IN_KINDS) for permission in gated.permissions
+)
+
 MANAGER_CLUSTER = (
     *_rules(
         permission
@@ -116,7 +118,7 @@ MANAGER_CLUSTER = (
             names_for(DEFAULT_GROUP), BUILT_IN_KINDS
         ).items()
         for permission in permissions
-        if permission not in (*_OF_KINDS.get(controller, ()), ELASTIC_POD_PERMISSIONS, UNGATER_PERMISSIONS)
+        if permission not in {*_OF_KINDS.get(controller, ()), *_WITH_GATES}
     ),
     Rule(("events.k8s.io",), ("events",), ("create", "patch")),
     *_REVIEWS,

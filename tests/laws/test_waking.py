@@ -69,6 +69,8 @@ NO_INPUT: Final = {
     "Workload.evicted_at": "does not change during an eviction",
     "Workload.evicted": "decides the order of targets, and not whether there are any",
     "Workload.pod_set_updates": "decides about places for a workload that holds quota",
+    "Workload.unhealthy_nodes": "decides about places for a workload that holds quota",
+    "Workload.is_single_pod": "decides about places for a workload that holds quota",
     "PodSet.name": "identity",
     "PodSet.topology_request": "the cases place no pods; the laws of ``placed_player`` cover it",
 }
