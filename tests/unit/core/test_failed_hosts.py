@@ -188,3 +188,29 @@ def test_resources_in_two_topologies_are_refused() -> None:
     cluster.change("a", admission=replace(admission, pod_set_assignments=(both,)))
     fail(cluster, "r1-a")
     assert [type(each) for each in cluster.instructions] == [EvictForNodeFailures]
+
+
+def test_podsets_on_other_hosts_stay() -> None:
+    cluster = racks()
+    template = template_requesting({"cpu": 1000})
+    pod_sets = tuple(PodSet(name, 4, template, topology_request=ANYWHERE) for name in ("one", "two"))
+    cluster.submit("a", "cq", pod_sets=pod_sets)
+    cluster.run("a")
+    assert cluster.domains_by_pod_set() == {"one": {"r1-a": 4}, "two": {"r1-b": 4}}
+    fail(cluster, "r1-a")
+    assert cluster.domains_by_pod_set() == {"one": {"r2-a": 4}, "two": {"r1-b": 4}}
+
+
+def test_a_leader_on_another_host_stays() -> None:
+    cluster = racks()
+    template = template_requesting({"cpu": 1000})
+    pod_sets = tuple(
+        PodSet(name, count, template, topology_request=RACK, group="g")
+        for name, count in (("leader", 1), ("workers", 5))
+    )
+    cluster.submit("a", "cq", pod_sets=pod_sets)
+    cluster.run("a")
+    assert cluster.domains_by_pod_set() == {"leader": {"r1-a": 1}, "workers": {"r1-a": 3, "r1-b": 2}}
+    cluster.add_node("r1-c")
+    fail(cluster, "r1-b")
+    assert cluster.domains_by_pod_set() == {"leader": {"r1-a": 1}, "workers": {"r1-a": 3, "r1-c": 2}}
