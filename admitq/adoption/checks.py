@@ -82,28 +82,6 @@ def _no_way_back(cluster: Cluster) -> Iterator[str]:
             yield plural
 
 
-_INDEXES: Final = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount"})
-"""The fields of a topology request that only number pods."""
-
-
-def _asks_for_topology(pod_set: JsonObject) -> bool:
-    """Whether a podset requests topology-aware placement."""
-    return not _INDEXES.issuperset(value_at(pod_set, ("topologyRequest",), {}))
-
-
-def _topology(cluster: Cluster) -> Iterator[str]:
-    yield from (name for name, _ in cluster.each("topologies"))
-    for name, flavor in cluster.each("resourceflavors"):
-        if value_at(flavor, ("spec", "topologyName")):
-            yield name
-    for name, workload in _unfinished(cluster):
-        requests_topology = any(map(_asks_for_topology, _pod_sets(workload)))
-        if requests_topology or any(
-            assignment.get("topologyAssignment") for assignment in _assignments(workload)
-        ):
-            yield name
-
-
 def _dispatched(cluster: Cluster) -> Iterator[str]:
     for name, check in cluster.each("admissionchecks"):
         if value_at(check, ("spec", "controllerName")) == cluster.names.multikueue_controller:
@@ -252,11 +230,6 @@ def _pod_sets(workload: JsonObject) -> Iterator[dict[str, Any]]:
     return (pod_set for pod_set in pod_sets if isinstance(pod_set, dict))
 
 
-def _assignments(workload: JsonObject) -> Iterator[dict[str, Any]]:
-    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), ()) or ()
-    return (assignment for assignment in assignments if isinstance(assignment, dict))
-
-
 BLOCKS, CHANGES, NOTE = Severity.BLOCKS, Severity.CHANGES, Severity.NOTE
 
 CHECKS: Final[tuple[AdoptionCheck, ...]] = (
@@ -319,14 +292,6 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
         "Feature gates are set that admitq does not know. With them, admitq would not start.",
         "Remove them from the values for the chart.",
         _unknown_gates,
-    ),
-    AdoptionCheck(
-        "topology",
-        BLOCKS,
-        "Topology-aware placement is in use. admitq does not support it yet: it would admit without "
-        "placement.",
-        "Stay with the manager in charge, or remove topologies from flavors and let such workloads finish.",
-        _topology,
     ),
     AdoptionCheck(
         "multikueue",

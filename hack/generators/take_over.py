@@ -69,7 +69,6 @@ def compared() -> list[str]:
 
 
 MISSING = {
-    "topology": "topology-aware placement",
     "multikueue": "dispatching to other clusters (MultiKueue)",
     "concurrent-admission": "concurrent admission",
     "devices": "dynamic resource allocation (DRA)",

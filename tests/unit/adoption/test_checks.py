@@ -140,35 +140,6 @@ CASES: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
         ({"deployments": (deployment("--feature-gates=Later=true,"),)}, ["Later"]),
         ({"deployments": (deployment("--feature-gates", "Later=true"),)}, ["Later"]),
     ],
-    "topology": [
-        (holding(topologies=named("rack")), ["topologies/rack"]),
-        (
-            holding(resourceflavors=named("f", spec={"topologyName": "rack"})),
-            ["resourceflavors/f"],
-        ),
-        (
-            holding(workloads=workload(spec={"podSets": [{"topologyRequest": {"preferred": "rack"}}]})),
-            ["workloads/w in team"],
-        ),
-        (
-            holding(workloads=workload(spec={"podSets": [{"topologyRequest": {"podIndexLabel": "index"}}]})),
-            [],
-        ),
-        (
-            holding(
-                workloads=workload(
-                    status={"admission": {"podSetAssignments": [{"topologyAssignment": {"levels": ["l"]}}]}},
-                )
-            ),
-            ["workloads/w in team"],
-        ),
-        (
-            holding(
-                workloads=workload("Finished", spec={"podSets": [{"topologyRequest": {"preferred": "r"}}]})
-            ),
-            [],
-        ),
-    ],
     "multikueue": [
         (
             holding(admissionchecks=named("c", spec={"controllerName": NAMES.multikueue_controller})),
@@ -491,15 +462,15 @@ def in_order(commands: list[str], marks: list[str]) -> bool:
 
 
 def test_plan_as_json_has_findings_versions_objects_and_steps() -> None:
-    plan = make_plan(cluster(**holding(topologies=named("rack")))).to_dict()
+    plan = make_plan(cluster(**holding(multikueueclusters=named("c")))).to_dict()
     assert plan["clear"] is False
     assert plan["storedVersions"] == ["v1beta2"]
     assert plan["servedVersions"] == ["v1beta1", "v1beta2"]
     assert plan["objects"] == {"workloads": 0}
     [finding] = plan["findings"]
     assert (finding["name"], finding["severity"], finding["places"]) == (
-        "topology",
+        "multikueue",
         "blocks",
-        ["topologies/rack"],
+        ["multikueueclusters/c"],
     )
     assert all({"what", "commands"} == set(step) for step in (*plan["steps"], *plan["wayBack"]))
