@@ -130,7 +130,7 @@ class Reference:
     def choose(
         self, sized: list[tuple[Values, int, int]], need: int, *, needs_leader: bool | None = None
     ) -> list[tuple[Values, int, bool]] | None:
-        """Take domains, given their sizes without and with the leader."""
+        """Take domains, given their sizes without and with the leader; without those that get nothing."""
         if needs_leader is None:
             needs_leader = self.q.leader is not None
         sign = 1 if self.q.least_free else -1
@@ -162,7 +162,7 @@ class Reference:
             last = order[0][2] if self.q.least_free else min(enough)[2]
             taken.append((last, need, False))
             need = 0
-        return taken
+        return [(one, units, leads) for one, units, leads in taken if units or leads]
 
     def descend(self, chosen: list[tuple[Values, int, bool]]) -> tuple[dict[Values, int], Values | None]:
         slice_level, size = self.q.layers[0]
