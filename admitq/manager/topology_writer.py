@@ -1,4 +1,4 @@
-"""Writes the topology assignments that workloads with reserved quota get later, or anew."""
+"""Writes topology assignments of workloads that hold quota already."""
 
 from dataclasses import dataclass
 from functools import partial

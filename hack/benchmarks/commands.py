@@ -4,7 +4,7 @@ Each command has one place for its options. A benchmark that is also a shape is 
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -227,24 +227,23 @@ def _add_core_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="runs of each figure, median or best (default 3)",
     )
+    _add_only(parser, "figure", core.FIGURES)
+
+
+def _add_only(parser: argparse.ArgumentParser, what: str, names: Iterable[str]) -> None:
+    names = tuple(names)
     parser.add_argument(
         "--only",
         action="append",
-        choices=tuple(core.FIGURES),
-        metavar="FIGURE",
-        help=f"measure only this figure; can be repeated: {', '.join(core.FIGURES)}",
+        choices=names,
+        metavar=what.upper(),
+        help=f"measure only this {what}; can be repeated: {', '.join(names)}",
     )
 
 
 def _add_topology_options(parser: argparse.ArgumentParser) -> None:
     _add_scale(parser)
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=tuple(topology.PARTS),
-        metavar="PART",
-        help=f"measure only this part; can be repeated: {', '.join(topology.PARTS)}",
-    )
+    _add_only(parser, "part", topology.PARTS)
 
 
 def _add_ask_options(parser: argparse.ArgumentParser) -> None:

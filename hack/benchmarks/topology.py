@@ -202,7 +202,7 @@ def _release(load: TopologyLoad) -> Figures:
         state.observe(WorkloadChanged(each), now=SECOND)
     for number in range(waiting):
         pods = PODS_OF_HOST * (1 + number % shapes) // 2 or 1
-        # A shape that needs half a host more than the rack has is refused for good.
+        # No rack has room for more pods than its hosts hold: such a shape would never be tried again.
         state.observe(WorkloadChanged(workload(f"waiting-{number}", pods, number)), now=SECOND)
     state.handle(_RUN, now=2 * SECOND)
     tried: list[object] = []

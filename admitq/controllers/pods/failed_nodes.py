@@ -3,7 +3,7 @@
 As long as pods run on a failed host they are left alone, because the node may come back. Once none runs
 there, the host is listed in ``status.unhealthyNodes``, and the core places its pods elsewhere. A second
 failure before that evicts the Workload. Pods that wait for a failed host are ended, so that their job creates
-them anew.
+other ones.
 
 Source: semantics, Node failure.
 """
@@ -21,7 +21,7 @@ from admitq.controllers.plan import (
     workload_status_patch,
 )
 from admitq.controllers.pods.host_failures import FailedHost, Failure
-from admitq.controllers.pods.topology_pods import PLACED_PODS, get_awaited_host
+from admitq.controllers.pods.topology_pods import PLACED_PODS, get_awaited_host, list_unhealthy_nodes
 from admitq.controllers.settings import NodeFailureSettings
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import PatchStep
@@ -29,8 +29,8 @@ from admitq.integrations.families import pods
 from admitq.runtime.resources import Resource
 from admitq.workloads.evictions import eviction_event_reason
 from admitq.workloads.transitions import StatusTransition
-from admitq_api.conditions import Reason, with_condition
-from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
+from admitq_api.conditions import Reason
+from admitq_api.json_objects import JsonObject, create_merge_patch
 from admitq_api.labels import Names
 
 CONCERN: Final = "node-failure"
@@ -74,11 +74,6 @@ class _Verdict(NamedTuple):
     is_unhealthy: bool
     decided_again: Instant | None = None
     ends_waiting_pods: bool = False
-
-
-def list_unhealthy_nodes(workload: JsonObject) -> list[str]:
-    """Return the hosts that the status of a Workload lists as unhealthy."""
-    return [str(node.get("name")) for node in value_at(workload, ("status", "unhealthyNodes"), [])]
 
 
 def handle_failed_nodes(case: NodeFailureCase) -> ActionPlan:
@@ -157,15 +152,7 @@ def _end_waiting_pod(case: NodeFailureCase, pod: JsonObject) -> Iterator[Patch |
     """Yield the patch that ends a pod without node, which no kubelet reports on, and its event."""
     product = case.names.product_in_reasons
     note = f"Pod terminated by {product} NodeController due to node taint"
-    conditions = with_condition(
-        [condition for condition in pods.list_conditions(pod) if isinstance(condition, Mapping)],
-        type=f"TerminatedBy{product}",
-        status=True,
-        reason=UNSCHEDULABLE,
-        message=note,
-        now=case.now,
-    )
-    status = {**pods.get_mapping(pod, "status"), "phase": "Failed", "conditions": conditions}
-    step = PatchStep(create_merge_patch(pod, {**pod, "status": status}), "status")
+    failed = pods.fail_pod(pod, f"TerminatedBy{product}", UNSCHEDULABLE, note, case.now)
+    step = PatchStep(create_merge_patch(pod, failed), "status")
     yield Patch(PLACED_PODS, pod, (step,), CONCERN)
     yield RecordEvent(pod, "Warning", f"PodTerminatedBy{product}", note)

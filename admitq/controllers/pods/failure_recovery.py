@@ -9,7 +9,7 @@ A watch cannot select annotations. So pods without the annotation are watched to
 their metadata.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,7 +31,6 @@ from admitq.integrations.base import PatchStep
 from admitq.integrations.families import pods
 from admitq.runtime.resources import NODES, PODS, Resource
 from admitq.runtime.store import Key, ObjectChange
-from admitq_api.conditions import with_condition
 from admitq_api.json_objects import JsonObject, create_merge_patch, select_fields, value_at
 from admitq_api.labels import Names
 
@@ -106,15 +105,8 @@ def _was_deleted_by_force(pod: JsonObject) -> bool:
 
 
 def _failed_pod(pod: JsonObject, message: str, case: HangingPodCase) -> JsonObject:
-    conditions = with_condition(
-        [condition for condition in pods.list_conditions(pod) if isinstance(condition, Mapping)],
-        type=f"{case.names.product_in_reasons}FailureRecovery",
-        status=True,
-        reason=f"{case.names.product_in_reasons}ForcefullyDeleted",
-        message=message,
-        now=case.now,
-    )
-    return {**pod, "status": {**pods.get_mapping(pod, "status"), "phase": "Failed", "conditions": conditions}}
+    product = case.names.product_in_reasons
+    return pods.fail_pod(pod, f"{product}FailureRecovery", f"{product}ForcefullyDeleted", message, case.now)
 
 
 # --- watching -------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from admitq.controllers.plan import execute_plan
 from admitq.controllers.pods.failed_nodes import (
     NodeFailureCase,
     handle_failed_nodes,
-    list_unhealthy_nodes,
 )
 from admitq.controllers.pods.host_failures import (
     READY,
@@ -37,6 +36,7 @@ from admitq.controllers.pods.topology_pods import (
     find_placed_workload,
     get_awaited_host,
     key_of_chain,
+    list_unhealthy_nodes,
     pod_chain_index,
     select_members,
 )

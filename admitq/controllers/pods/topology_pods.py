@@ -68,6 +68,11 @@ def select_members(workload: JsonObject, names: Names) -> Callable[[JsonObject],
     return lambda pod: get_controller(pod) is not None
 
 
+def list_unhealthy_nodes(workload: JsonObject) -> list[str]:
+    """Return the hosts that the status of a Workload lists as unhealthy."""
+    return [str(node.get("name")) for node in value_at(workload, ("status", "unhealthyNodes"), [])]
+
+
 def get_awaited_host(pod: JsonObject, names: Names) -> str:
     """Return the host that a pod waits for: it was ungated into this host, and is not on a node yet.
 

@@ -25,6 +25,7 @@ from admitq.controllers.pods.topology_pods import (
     PLACED_PODS,
     find_placed_workload,
     key_of_chain,
+    list_unhealthy_nodes,
     placed_pod_indexes,
     pod_chain_index,
     select_members,
@@ -42,7 +43,7 @@ from admitq.integrations.families import pods
 from admitq.integrations.ownership import is_group_workload
 from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.store import Key, ObjectChange
-from admitq_api.json_objects import JsonObject, value_at
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 from admitq_api.stored_fields import MalformedField
 
@@ -75,9 +76,7 @@ def find_pods_to_ungate(workload: JsonObject, members: Iterable[PodState], names
     waiting = {name for name, listed in by_podset.items() if any(pod.is_gated for pod in listed)}
     if not waiting:
         return UngatingDecision([])
-    unhealthy = frozenset(
-        str(node.get("name")) for node in value_at(workload, ("status", "unhealthyNodes"), [])
-    )
+    unhealthy = frozenset(list_unhealthy_nodes(workload))
     try:
         slots_of_podsets = read_slots(workload, names)
     except MalformedField as error:

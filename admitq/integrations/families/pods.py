@@ -165,15 +165,33 @@ def mark_for_termination(pod: JsonObject, reason: str, message: str, now: int) -
     """Return the pod with the condition that states why admitq ends it, unless it already has one."""
     if is_marked_for_termination(pod):
         return pod
-    marked = with_condition(
+    return _with_true_condition(pod, TERMINATION_TARGET, reason, message, now)
+
+
+def fail_pod(pod: JsonObject, condition: str, reason: str, message: str, now: int) -> JsonObject:
+    """Return the pod with phase Failed and a condition that states why. For pods on which no kubelet reports.
+
+    Args:
+        pod: the pod.
+        condition: the type of the condition.
+        reason: its reason.
+        message: its message.
+        now: the time, in nanoseconds.
+    """
+    failed = _with_true_condition(pod, condition, reason, message, now)
+    return {**failed, "status": {**failed["status"], "phase": "Failed"}}
+
+
+def _with_true_condition(pod: JsonObject, type_: str, reason: str, message: str, now: int) -> JsonObject:
+    conditions = with_condition(
         [condition for condition in list_conditions(pod) if isinstance(condition, Mapping)],
-        type=TERMINATION_TARGET,
+        type=type_,
         status=True,
         reason=reason,
         message=message,
         now=now,
     )
-    return {**pod, "status": {**get_mapping(pod, "status"), "conditions": marked}}
+    return {**pod, "status": {**get_mapping(pod, "status"), "conditions": conditions}}
 
 
 def get_last_activity(pod: JsonObject) -> str:

@@ -54,7 +54,7 @@ async def test_workload_that_leaves_anyway_is_not_evicted(conditions: list[dict[
 
 
 async def test_changed_workload_is_not_evicted() -> None:
-    """The host is healthy again, for example. The core decides anew."""
+    """The host is healthy again, for example. The core decides again."""
     newer = workload(conditions=[RESERVED])
     newer["metadata"]["resourceVersion"] = "5"
     server = Server(workload(conditions=[RESERVED]), newer=newer)

@@ -80,7 +80,7 @@ def plan(
     at: float = 20,
     tolerations: tuple[Toleration, ...] = (),
 ) -> ActionPlan:
-    """Return the plan for a Workload with two pods on host a and one on b, whose nodes these are."""
+    """Return the plan for a Workload with two pods on host a and one on b, given the nodes of these hosts."""
     workload = placed_workload("a:2 b:1", unhealthyNodes=[{"name": name} for name in listed])
     hosts = list_hosts(read_slots(workload, NAMES))
     there = {"b": node("b"), **nodes}
