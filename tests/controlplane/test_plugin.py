@@ -108,11 +108,13 @@ async def test_commands_of_the_guide_print_the_documented_output(
     commands = documented_commands("kubectl-plugin.md", stage)
     assert len(commands) == 32
     (tmp_path / "jobs.yaml").write_text(documented_file("kubectl-plugin.md", "jobs.yaml"))
-    queues = ",".join(
-        map(
-            str,
-            (stage.kinds.resource_flavors, stage.kinds.cluster_queues, stage.kinds.local_queues, NAMESPACES),
-        )
+    kinds = stage.kinds
+    # A dump of the whole cluster would have the queues of other tests, too: the answer depends on these.
+    queues = (
+        f"{kinds.resource_flavors}/{stage.own('f')}",
+        f"{kinds.cluster_queues}/{stage.own('cq')}",
+        f"{kinds.local_queues}/default",
+        f"{NAMESPACES}/{stage.namespace}",
     )
     workloads: dict[str, str] = {}
     for part in commands:
@@ -120,7 +122,9 @@ async def test_commands_of_the_guide_print_the_documented_output(
             workloads = await run_documented_jobs(stage)
         command, _, expected = with_names(part, workloads).partition("\n")
         if "--from queues.yaml" in command:
-            dump = await kubectl(admitq_running.cluster, "get", queues, "-A", "-o", "yaml")
+            dump = await kubectl(
+                admitq_running.cluster, "get", *queues, "--namespace", stage.namespace, "-o", "yaml"
+            )
             (tmp_path / "queues.yaml").write_text(dump)
         printed = await run_in_shell(admitq_running, command, tmp_path)
         shown, documented = comparable(printed), comparable(expected)
