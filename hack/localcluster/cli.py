@@ -108,10 +108,11 @@ def _print_status(cluster: LocalCluster) -> bool:
 
 def _env(options: argparse.Namespace) -> int:
     cluster = LocalCluster(options.name)
-    inherited = os.pathsep + os.environ.get("PATH", os.defpath)
+    inherited = os.pathsep + os.environ.get("PATH", os.defpath) + os.pathsep
     for name, value in cluster.environment().items():
         if name == "PATH":
-            print(f'export PATH={shlex.quote(value.removesuffix(inherited))}:"$PATH"')
+            before, _, after = value.partition(inherited)
+            print(f'export PATH={shlex.quote(before)}:"$PATH":{shlex.quote(after)}')
         else:
             print(f"export {name}={shlex.quote(value)}")
     return 0

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -137,12 +138,16 @@ class LocalCluster:
         return Api(self.server, self.authority, self.admin)
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that make kubectl and helm use this cluster: KUBECONFIG and PATH."""
+        """Return the variables that make kubectl and helm use this cluster: KUBECONFIG and PATH.
+
+        PATH ends with the folder of the plugin of kubectl, which must not hide other programs.
+        """
         programs = self._description()["programs"]
         folders = dict.fromkeys(str(Path(programs[name]).parent) for name in ("kubectl", "helm"))
+        plugin = sysconfig.get_path("scripts")
         return {
             "KUBECONFIG": str(self.kubeconfig),
-            "PATH": os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([*folders, os.environ.get("PATH", os.defpath), plugin]),
         }
 
     def program(self, name: str) -> Path:

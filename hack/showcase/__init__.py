@@ -1,1 +1,1 @@
-"""The tour of `hack/up`: a cluster with admitq, sample Jobs, and their progress."""
+"""The tour of `hack/up`: a cluster with admitq, the Jobs of a sample, and their progress."""

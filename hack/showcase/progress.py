@@ -44,6 +44,16 @@ class JobProgress:
     flavors: tuple[str, ...]
     reason: str
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether admitq has decided: it started the Job, or states why it does not."""
+        return self.stage is not JobStage.HELD or bool(self.reason)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether admitq has decided, and all pods of a running Job are ready."""
+        return self.is_decided and (self.stage is not JobStage.RUNNING or self.ready == self.pods)
+
 
 @dataclass(frozen=True)
 class FlavorUse:

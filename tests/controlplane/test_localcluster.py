@@ -242,9 +242,13 @@ def test_process_of_a_reused_pid_is_not_signalled(tmp_path: Path):
 def test_env_command_points_kubectl_to_the_cluster(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]):
     assert cli.main(["env", "--name", cluster.name]) == 0
     exports = capsys.readouterr().out
-    script = f"{exports}\nkubectl get namespace default -o name"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "namespace/default"
+    script = f"{exports}\nkubectl get namespace default -o name; kubectl plugin list"
+    # A shell in which nothing has activated the environment of the repository.
+    path = {"PATH": os.pathsep.join(["/usr/bin", "/bin"])}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=path)
+    first, *plugins = done.stdout.splitlines()
+    assert first == "namespace/default"
+    assert any(line.endswith("/kubectl-admitq") for line in plugins)
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "-a", "a-", "ä", "a" * 41])

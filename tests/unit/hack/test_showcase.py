@@ -1,3 +1,4 @@
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,8 @@ import pytest
 import yaml
 
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
-from showcase import samples
+from showcase import cli, samples
+from showcase.objects import path_of
 from showcase.progress import JobProgress, JobStage, read_jobs, read_queues
 from showcase.view import Story
 
@@ -123,19 +125,64 @@ def test_story_has_one_line_per_stage_and_one_for_the_reason():
     ]
 
 
+@pytest.mark.parametrize(
+    ("stage", "ready", "reason", "is_decided", "is_settled"),
+    [
+        (JobStage.HELD, 0, "", False, False),
+        (JobStage.HELD, 0, "no quota", True, True),
+        (JobStage.ADMITTED, 0, "", True, True),
+        (JobStage.RUNNING, 3, "", True, False),
+        (JobStage.RUNNING, 4, "", True, True),
+    ],
+)
+def test_job_is_settled_once_it_has_a_reason_or_all_pods(
+    stage: JobStage, ready: int, reason: str, is_decided: bool, is_settled: bool
+):
+    progress = JobProgress("team-a/first", stage, ready, 4, (), reason)
+    assert (progress.is_decided, progress.is_settled) == (is_decided, is_settled)
+
+
+@pytest.mark.parametrize("sample", samples.names())
 @pytest.mark.parametrize("group", [DEFAULT_GROUP, COMPAT_GROUP])
-def test_samples_use_chosen_group_and_keep_annotations_of_simulated_nodes(group: str, tmp_path: Path):
-    written = samples.write(group, tmp_path)
+def test_samples_use_chosen_group_and_their_jobs_end_or_stay_in_a_stage(
+    sample: str, group: str, tmp_path: Path
+):
+    written = samples.write(sample, group, tmp_path)
     objects = [obj for path in written.values() for obj in yaml.safe_load_all(path.read_text())]
     groups = {
         obj["apiVersion"].partition("/")[0] for obj in objects if obj["kind"].endswith(("Queue", "Flavor"))
     }
     assert groups == {group}
+    last_stages = samples.load(sample).last_stages
     jobs = [obj for obj in objects if obj["kind"] == "Job"]
     for obj in jobs:
         assert f"{group}/queue-name" in obj["metadata"]["labels"]
-        assert "kwok.admitq.dev/run-seconds" in obj["spec"]["template"]["metadata"]["annotations"]
-    assert len(jobs) == 7
+        annotations = obj["spec"]["template"]["metadata"]["annotations"]
+        name = f"{obj['metadata']['namespace']}/{obj['metadata'].get('name')}"
+        assert ("kwok.admitq.dev/run-seconds" in annotations) is (name not in last_stages)
+        own = {key.partition("/")[0] for key in annotations if not key.startswith("kwok.")}
+        assert own <= {group}
+    names = {f"{obj['metadata']['namespace']}/{obj['metadata'].get('name')}" for obj in jobs}
+    assert set(last_stages) <= names
+
+
+def test_commands_of_samples_name_existing_manifests(tmp_path: Path):
+    folder = tmp_path / "with space"
+    for name in samples.names():
+        written = samples.write(name, DEFAULT_GROUP, folder)
+        for command in samples.load(name).commands_in(folder):
+            words = shlex.split(command)
+            assert words[0] == "kubectl"
+            for word in words:
+                assert not word.startswith(str(folder)) or Path(word) in written.values()
+
+
+def test_help_lists_the_samples_with_what_they_create(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    shown = capsys.readouterr().out
+    for name in ("teams", "topology"):
+        assert f"{name:<10} {samples.load(name).summary}" in shown
 
 
 @pytest.mark.parametrize(
@@ -149,4 +196,4 @@ def test_samples_use_chosen_group_and_keep_annotations_of_simulated_nodes(group:
     ],
 )
 def test_object_path_contains_version_namespace_and_name(obj: dict[str, Any], path: str):
-    assert samples.path_of(obj) == path
+    assert path_of(obj) == path
