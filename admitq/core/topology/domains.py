@@ -2,7 +2,8 @@
 
 A *level* of a topology is a label of nodes. A *domain* has the nodes with the same values of the first
 labels: a block, a rack, a host. The domains of the last level are *leaves*. If the last level is the label of
-host names, a leaf is one host, and its name alone identifies it. Else all values identify it.
+host names, a leaf is one host, and its name alone identifies it. Else all values identify it. Several nodes
+with the same host name are one leaf, in the domains of the first of these nodes by name.
 
 The free amounts of a leaf are what its nodes can allocate, without what pods of others request, and without
 the usage of admitted workloads. The usage stays counted while a leaf has no nodes: a node may come back.
@@ -144,7 +145,7 @@ class DomainTree:
         if placed is not None and placed.node == node:
             return True
         if placed is not None:
-            self._take_out(placed)
+            self._remove(placed)
         labels = dict(node.labels)
         belongs = (
             node.ready
@@ -153,14 +154,16 @@ class DomainTree:
             and all(labels.get(key) == value for key, value in self._node_labels)
         )
         if belongs:
-            self._put_in(node, tuple(labels[level] for level in self.levels))
+            leaf = self._put_in(node)
+            if len(leaf.nodes) > 1:
+                self._arrange(leaf)
         return belongs or placed is not None
 
     def remove_node(self, name: str) -> bool:
         """Record that a node does not exist. Return whether it belonged to the flavor."""
         placed = self._nodes.get(name)
         if placed is not None:
-            self._take_out(placed)
+            self._remove(placed)
         return placed is not None
 
     def add_requests_of_others(self, node: str, requests: Mapping[str, int]) -> None:
@@ -243,14 +246,30 @@ class DomainTree:
 
     # --- nodes in and out -------------------------------------------------------------------------
 
-    def _put_in(self, node: Node, values: tuple[str, ...]) -> None:
-        leaf = self._leaf(values)
+    def _remove(self, placed: _Placed) -> None:
+        self._take_out(placed)
+        if placed.leaf.nodes:
+            self._arrange(placed.leaf)
+
+    def _arrange(self, leaf: Domain) -> None:
+        """Put nodes with the same host name in again by name, so that not the order of events decides."""
+        if self.ends_with_hosts:
+            nodes = [leaf.nodes[name] for name in sorted(leaf.nodes)]
+            for node in nodes:
+                self._take_out(self._nodes[node.name])
+            for node in nodes:
+                self._put_in(node)
+
+    def _put_in(self, node: Node) -> Domain:
+        labels = dict(node.labels)
+        leaf = self._leaf(tuple(labels[level] for level in self.levels))
         amounts = dict(node.allocatable)
         _add(leaf.allocatable, amounts, 1)
         _add(leaf.allocatable, self._of_others.get(node.name, {}), -1)
         leaf.nodes[node.name] = node
         self._nodes[node.name] = _Placed(node, leaf, amounts)
         self._note(leaf)
+        return leaf
 
     def _take_out(self, placed: _Placed) -> None:
         node, leaf, amounts = placed

@@ -1,6 +1,7 @@
 """The domains of a flavor, and capacities that follow each change."""
 
 from dataclasses import replace
+from itertools import combinations, permutations
 
 import pytest
 from hypothesis import settings
@@ -94,14 +95,30 @@ def test_two_racks_of_the_same_name_in_two_blocks_are_two_domains() -> None:
     assert [tree.values_of(number) for number in tree.by_level[1]] == [("a", "r"), ("b", "r")]
 
 
-def test_two_nodes_with_one_host_name_are_one_leaf() -> None:
-    tree = tree_of(host("a"), replace(host("a", rack="s"), name="b"))
-    leaf = tree.find_leaf(("a",))
-    assert leaf is not None
-    assert leaf.values == ("r", "a")
-    assert leaf.allocatable["cpu"] == 8000
-    tree.remove_node("a")
-    assert leaf.allocatable["cpu"] == 4000
+def test_nodes_with_one_host_name_are_one_leaf_in_the_rack_of_the_first_by_name() -> None:
+    """Whatever the order of events, and also after nodes that were there before have left."""
+    nodes = [replace(host("h", rack), name=name) for name, rack in (("a", "r"), ("b", "s"), ("c", "r"))]
+    for names in (kept for count in (1, 2, 3) for kept in combinations("abc", count)):
+        for order in permutations(nodes):
+            for end in permutations([node.name for node in nodes if node.name not in names]):
+                tree = tree_of(*order)
+                tree.add_usage(("h",), (("cpu", 1000),), 1)
+                for name in end:
+                    tree.remove_node(name)
+                leaf = tree.find_leaf(("h",))
+                assert leaf is not None
+                assert leaf.values == ("s" if names[0] == "b" else "r", "h")
+                assert list(leaf.nodes) == list(names)
+                assert dict(tree.free()["h",]) == {"cpu": 4000 * len(names) - 1000, "pods": 10 * len(names)}
+                shape = PodShape((("cpu", 1000), ("pods", 1)), (Layer(0, 1),))
+                assert rack_rooms(tree, shape) == {leaf.values[:1]: 4 * len(names) - 1}
+
+
+def rack_rooms(tree: DomainTree, shape: PodShape) -> dict[tuple[str, ...], int]:
+    """How many pods fit into each rack in which any do."""
+    capacities = Capacities(tree, shape)
+    capacities.refresh()
+    return {tree.values_of(number): room for number in tree.by_level[0] if (room := capacities.pods[number])}
 
 
 def test_too_many_changes_are_not_remembered() -> None:
@@ -155,9 +172,9 @@ class FollowsChanges(RuleBasedStateMachine):
             for without in (False, True)
         ]
 
-    @rule(name=hosts, rack=st.sampled_from("rs"), cpu=st.integers(0, 6), ready=st.booleans())
-    def set_node(self, name: str, rack: str, cpu: int, ready: bool) -> None:
-        self.nodes[name] = replace(host(name, rack, cpu=1000 * cpu), ready=ready)
+    @rule(name=hosts, host_name=hosts, rack=st.sampled_from("rs"), cpu=st.integers(0, 6), ready=st.booleans())
+    def set_node(self, name: str, host_name: str, rack: str, cpu: int, ready: bool) -> None:
+        self.nodes[name] = replace(host(host_name, rack, cpu=1000 * cpu), name=name, ready=ready)
         self.tree.set_node(self.nodes[name])
 
     @rule(name=hosts)
