@@ -14,7 +14,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import RUNTIME_CLASSES
+from admitq.runtime.resources import NODES, RUNTIME_CLASSES
 from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
@@ -212,6 +212,7 @@ async def _clear(stage: Stage) -> None:
         kinds.workload_priority_classes,
         kinds.admission_checks,
         kinds.topologies,
+        NODES,
         RUNTIME_CLASSES,
     ):
         items, _ = await stage.client.list(resource)

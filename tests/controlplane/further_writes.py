@@ -1,4 +1,4 @@
-"""More rows of the table of writes: slices of elastic jobs, prebuilt Workloads, and retention.
+"""More rows of the table of writes: hosts, slices of elastic jobs, prebuilt Workloads, and retention.
 
 Counters of queues are not among the ends: the laws of rest compare them with the Workloads.
 """
@@ -14,13 +14,21 @@ from tests.controlplane.manners import Change
 from tests.controlplane.stage import Stage
 from tests.controlplane.table_of_writes import Row
 from tests.controlplane.test_elastic_jobs import create_elastic_job, resize, until_pods, until_slices
-from tests.controlplane.workload_changes import REMOVALS, reserve, spec, status
+from tests.controlplane.workload_changes import (
+    REMOVALS,
+    list_unhealthy,
+    move_to_other_host,
+    reserve,
+    spec,
+    status,
+)
 from tests.controlplane.workload_scenes import (
     ALONE,
     JOB,
     Step,
     alone_admitted,
     grow,
+    job_placed,
     nothing,
     preempt,
     subject_of,
@@ -227,7 +235,43 @@ def _runs_with(pods: int, **facts: Any) -> Mapping[str, Any]:
 
 _GONE: Final = {"Workload": "gone"}
 
+_KEEPS_RUNNING: Final = {
+    "Admitted": "True Admitted",
+    "PodsReady": "True Started",
+    "job": "running",
+    "unhealthy hosts": 0,
+    "evictions": [],
+}
+
 FURTHER: Final[Mapping[str, Sequence[Row]]] = {
+    "hosts": (
+        Row(
+            "list-unhealthy-host-that-is-healthy",
+            ("transitions.set_unhealthy_nodes", "admission_patches.topology_patch"),
+            job_placed,
+            list_unhealthy,
+            {
+                "Admitted": "True Admitted",
+                "PodsReady": "True Started",
+                "job": "running",
+                "unhealthy hosts": 0,
+                "evictions": [],
+            },
+        ),
+        Row(
+            "assign-another-host",
+            ("admission_patches.topology_patch",),
+            job_placed,
+            move_to_other_host,
+            {
+                "Admitted": "True Admitted",
+                "PodsReady": "True Started",
+                "job": "running",
+                "unhealthy hosts": 0,
+                "evictions": [],
+            },
+        ),
+    ),
     "workload_slices": (
         Row(
             "reserve-replacement-slice",

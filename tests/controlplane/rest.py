@@ -128,6 +128,7 @@ def _of_workload(workload: JsonObject, names: Names) -> dict[str, Any]:
         "requeueState": (state.get("count", 0), "requeueAt" in state),
         "reclaimable": [(one["name"], one["count"]) for one in status.get("reclaimablePods", [])],
         "evictions": value_at(status, ("schedulingStats", "evictions"), []),
+        "unhealthy hosts": len(status.get("unhealthyNodes") or ()),
         "shows requests": bool(status.get("resourceRequests")),
         "active": is_active(workload),
         "priority": value_at(workload, ("spec", "priority"), 0),

@@ -570,8 +570,6 @@ DRAWN: Final[Mapping[str, Change]] = {
 
 NOT_PLAYED: Final[Mapping[str, str]] = {
     "workload_sync._create_workload": "creates the Workload",
-    "admission_patches.topology_patch": "no row has nodes of a topology",
-    "transitions.set_unhealthy_nodes": "no row has nodes of a topology",
     "members.report_name_conflict": "writes members of groups, not Workloads",
     "prebuilt_workloads.stop_mismatched_group": "writes members of groups, not Workloads",
     "members.delete_excess_members": "writes members of groups, not Workloads",

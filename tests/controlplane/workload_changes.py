@@ -4,9 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from admitq.core.topology.domains import HOST_NAME
 from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from admitq_api.json_objects import JsonObject, value_at, with_value
+from admitq_api.topology_assignments import Domain, decode, encode
 from tests.controlplane.manners import Change, Manner
 
 PRIORITY_CLASS: Final = "high"
@@ -88,6 +90,31 @@ def _assignment(pod_set: JsonObject, flavor: str) -> JsonObject:
         "flavors": dict.fromkeys(requests, flavor),
         "resourceUsage": {resource: str(count * int(amount)) for resource, amount in requests.items()},
     }
+
+
+def host_of_story(number: int, namespace: str) -> str:
+    """The name of a node of a story with nodes."""
+    return f"h{number}-{namespace}"
+
+
+def list_unhealthy(workload: JsonObject, now: int) -> JsonObject:
+    """List the host of the topology assignment as unhealthy. Its node is ready."""
+    return status(lambda one: one.set_unhealthy_nodes(_hosts(workload)))(workload, now)
+
+
+def move_to_other_host(workload: JsonObject, _: int) -> JsonObject:
+    """Replace the topology assignment by the other of the two hosts of the story."""
+    namespace = workload["metadata"]["namespace"]
+    [before] = _hosts(workload)
+    [after] = {host_of_story(number, namespace) for number in (1, 2)} - {before}
+    path = ("status", "admission", "podSetAssignments", 0, "topologyAssignment")
+    domains: list[Domain] = [((after,), 1)]
+    return with_value(workload, path, encode([HOST_NAME], domains))
+
+
+def _hosts(workload: JsonObject) -> list[str]:
+    [part] = workload["status"]["admission"]["podSetAssignments"]
+    return [values[0] for values, _ in decode(part["topologyAssignment"], "topologyAssignment").domains]
 
 
 def reserve_and_leave_evicted(workload: JsonObject, now: int) -> JsonObject:

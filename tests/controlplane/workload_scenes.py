@@ -3,11 +3,17 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from admitq.runtime.resources import JOBS
+from admitq.runtime.resources import JOBS, NODES
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import with_value
+from tests.controlplane.hosts import BLOCK, HOST, RACK, TAINT, TEMPLATE, create_flavor
 from tests.controlplane.stage import Stage, condition_of, until_next_second
-from tests.controlplane.workload_changes import PRIORITY_CLASS, set_check_state, set_replacing
+from tests.controlplane.workload_changes import (
+    PRIORITY_CLASS,
+    host_of_story,
+    set_check_state,
+    set_replacing,
+)
 
 Step = Callable[[Stage], Awaitable[object]]
 
@@ -84,6 +90,22 @@ async def job_runs(stage: Stage) -> None:
     """A job runs, and its pod is ready."""
     await stage.queues(cpu=2)
     await stage.job(JOB)
+    await until(stage, JOB, "PodsReady", "True")
+
+
+async def job_placed(stage: Stage) -> None:
+    """A job runs on one of two nodes of a topology, and its pod is ready."""
+    taints = [{"key": TAINT, "effect": "NoSchedule"}]
+    amounts = {"cpu": "4", "memory": "4Gi", "pods": "10"}
+    for number in (1, 2):
+        name = host_of_story(number, stage.namespace)
+        labels = {HOST: name, BLOCK: stage.own("b"), RACK: stage.own("r")}
+        node = {"metadata": {"labels": labels}, "spec": {"taints": taints}}
+        await stage.create(NODES, name, {**node, "status": {"allocatable": amounts, "capacity": amounts}})
+    await create_flavor(stage)
+    await stage.cluster_queue(cpu=2)
+    await stage.local_queue()
+    await stage.job(JOB, template=TEMPLATE)
     await until(stage, JOB, "PodsReady", "True")
 
 
