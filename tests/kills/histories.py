@@ -3,10 +3,11 @@
 from typing import Any, Final
 
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
-from admitq.runtime.resources import JOBS, POD_TEMPLATES, PODS, Resource
+from admitq.runtime.resources import JOBS, NODES, POD_TEMPLATES, PODS, Resource
 from admitq_api.json_objects import value_at
 from admitq_api.topology_assignments import Domain, encode
 from localcluster.waiting import eventually
+from tests.controlplane.stage import condition_of
 from tests.kills.plays import History
 from tests.kills.world import PLAYED, World
 
@@ -149,7 +150,7 @@ async def grown(world: World) -> None:
     await world.until(lambda: world.workload()["spec"]["podSets"][0]["count"] == 3, "the larger slice")
 
 
-async def create_pods(world: World, number: int) -> None:
+async def create_pods(world: World, number: int, first: int = 0) -> None:
     """Create the pods ``j-0`` and so on of a started Job, as its controller would."""
     job = world.get("Job", "j")
     template = value_at(job, ("spec", "template"))
@@ -160,7 +161,7 @@ async def create_pods(world: World, number: int) -> None:
         "uid": value_at(job, ("metadata", "uid")),
         "controller": True,
     }
-    for index in range(number):
+    for index in range(first, first + number):
         labels = {**template["metadata"]["labels"], "batch.kubernetes.io/job-completion-index": str(index)}
         made = {
             **template,
@@ -217,6 +218,47 @@ async def place(world: World, domains: list[Domain]) -> None:
         return True
 
     await eventually(written, interval=0.02, what="the topology assignment")
+
+
+# --- a host that fails -----------------------------------------------------------------------------
+
+
+async def two_hosts(world: World) -> None:
+    """Create two nodes and a queue of a flavor that has them. Each has room for one pod."""
+    await world.account()
+    stage, pool = world.stage, {"example.com/pool": world.stage.own("p")}
+    amounts = {"cpu": "1", "memory": "1Gi", "pods": "10"}
+    for name in (stage.own("a"), stage.own("b")):
+        labels = {"kubernetes.io/hostname": name, **pool}
+        status = {"allocatable": amounts, "capacity": amounts}
+        await stage.create(NODES, name, {"metadata": {"labels": labels}, "status": status})
+    levels = [{"nodeLabel": "kubernetes.io/hostname"}]
+    await stage.create(stage.kinds.topologies, stage.own("t"), {"spec": {"levels": levels}})
+    await stage.flavor(nodeLabels=pool, topologyName=stage.own("t"))
+    await stage.cluster_queue(cpu=4)
+    await stage.local_queue()
+
+    def is_ready(node: dict[str, Any]) -> bool:
+        return (condition_of(node, "Ready") or ("",))[0] == "True" and not node["spec"].get("taints")
+
+    await world.until(lambda: sum(map(is_ready, world.of_kind("Node").values())) == 2, "ready nodes")
+
+
+async def moved(world: World) -> None:
+    """The pod of the failed host is ended, and the pod that replaces it gets the other host."""
+    await world.job(pods=1)
+    await world.until_running()
+    await create_pods(world, 1)
+    await until_ungated(world, "j-0")
+    await world.stage.client.delete(NODES, host_of(world, "j-0"))
+    await world.until(lambda: world.get("Pod", "j-0")["status"]["phase"] == "Failed", "the end of j-0")
+    await create_pods(world, 1, first=1)
+    await until_ungated(world, "j-1")
+    assert host_of(world, "j-1") != host_of(world, "j-0")
+
+
+def host_of(world: World, pod: str) -> str:
+    return world.get("Pod", pod)["spec"]["nodeSelector"]["kubernetes.io/hostname"]
 
 
 # --- admission checks -----------------------------------------------------------------------------
@@ -388,6 +430,7 @@ HISTORIES: Final = (
     History("pods-replaced", queue_with_account, pods_replaced, ("pod",)),
     History("grown", queue_with_account, grown),
     History("placed", queue_with_account, placed),
+    History("moved", two_hosts, moved, kinds=(NODES,)),
     History("checked", checked_queue, checked),
     History("provisioned", provisioned_queue, provisioned, kinds=(PROVISIONING_REQUESTS, POD_TEMPLATES)),
     History(

@@ -50,6 +50,7 @@ class World:
             own.local_queues,
             own.cluster_queues,
             own.resource_flavors,
+            own.topologies,
             own.admission_checks,
             own.provisioning_request_configs,
             own.workload_priority_classes,
