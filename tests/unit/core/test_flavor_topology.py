@@ -1,8 +1,11 @@
 """Podsets on the nodes of a flavor: levels, leaders, refusals, and podsets of one workload."""
 
 from dataclasses import replace
+from random import Random
+from string import ascii_lowercase
 from typing import Any
 
+import orjson
 import pytest
 
 from admitq.core.model import NodeSelectorTerm, SelectorOperator, SelectorRequirement, Taint, Toleration
@@ -22,6 +25,7 @@ from admitq.core.topology.refusals import (
     SlicesAboveRequest,
 )
 from admitq.core.topology.request import SliceLayer, TopologyRequest
+from admitq_api.topology_assignments import encode
 
 LEVELS = ("block", "rack", HOST_NAME)
 ONE = (Layer(2, 1),)
@@ -109,6 +113,18 @@ def test_places(unit: list[PodsToPlace], found: object) -> None:
     placed = topology(ROOMS)
     assert placed.place(unit) == found
     assert placed.tree.usage() == {}
+
+
+def test_ten_thousand_pods_get_an_assignment_within_the_size_limit_of_objects() -> None:
+    """Also on hosts with names that have nothing in common. Objects have at most 1.5 MB."""
+    chance = Random(7)  # noqa: S311 a seeded choice, no secret
+    names = ["".join(chance.choices(ascii_lowercase, k=60)) for _ in range(10_000)]
+    placed = topology({f"r{number // 500}-{name}": 1 for number, name in enumerate(names)})
+    found = placed.place([pods(10_000, preferred("rack"))])
+    assert isinstance(found, dict)
+    domains = found["main"].domains
+    assert [count for _, count in domains] == [1] * 10_000
+    assert len(orjson.dumps(encode([HOST_NAME], domains))) < 700_000
 
 
 def test_usage_of_others_is_ignored_on_an_empty_cluster() -> None:

@@ -71,6 +71,13 @@ def test_a_node_that_did_not_change_is_no_change() -> None:
     assert not tree.remove_node("a")
 
 
+def test_host_with_more_usage_than_room_holds_no_pods_and_takes_none_from_its_rack() -> None:
+    tree = tree_of(host("a"), host("b"))
+    tree.add_usage(("a",), (("cpu", 1000),), 9)
+    assert dict(tree.free()["a",])["cpu"] == -5000
+    assert rack_rooms(tree, PodShape((("cpu", 1000), ("pods", 1)), (Layer(0, 1),))) == {("r",): 4}
+
+
 def test_usage_of_a_host_that_never_had_a_node_ends() -> None:
     tree = tree_of()
     for pods in (2, -1, -1):

@@ -73,6 +73,31 @@ async def test_failed_host_is_listed_once_its_pods_have_ended(world: World) -> N
     assert unhealthy(world) == [{"name": "a"}]
 
 
+@pytest.mark.parametrize(
+    ("runs", "listed"), [(True, []), (False, [True, False])], ids=["pods-run", "pods-have-ended"]
+)
+async def test_flapping_nodes_never_evict_and_list_only_hosts_without_running_pods(
+    world: World, runs: bool, listed: list[bool]
+) -> None:
+    """One node after the other is unready and ready again many times."""
+    complete(world)
+    if runs:
+        on_nodes = [pod(f"p-{host}", 0, on=host, node=f"node-{host}", phase="Running") for host in "ab"]
+        world.put(PLACED_PODS, *on_nodes)
+    reconcile = controller(world).reconcile
+    found: list[bool] = []
+    for number in range(20):
+        for ready in ("False", "True"):
+            changed = node("ab"[number % 2], ready=ready)
+            version = str(10 + 2 * number + (ready == "True"))
+            world.put(TOPOLOGY_NODES, with_value(changed, ("metadata", "resourceVersion"), version))
+            await reconcile(WORKLOAD)
+            found.append(bool(unhealthy(world)))
+    assert found == (listed or [False, False]) * 20
+    conditions = value_at(world.get(KINDS.workloads, "job-j-1"), ("status", "conditions"))
+    assert [condition["type"] for condition in conditions if condition["type"] == "Evicted"] == []
+
+
 async def test_nothing_is_decided_before_all_nodes_and_pods_are_known(world: World) -> None:
     node_a = node("a")
     world.stores.of(TOPOLOGY_NODES).remove(node_a)
