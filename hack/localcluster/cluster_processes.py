@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from localcluster import processes
@@ -60,11 +60,16 @@ class ClusterProcesses:
         return {name: process for name, process in records.items() if process is not None}
 
     def spawn(
-        self, name: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        start: Callable[..., Process] = processes.spawn,
     ) -> Process:
-        """Start a process."""
+        """Start a process; ``start`` has the parameters of ``processes.spawn``."""
         self._file(name).parent.mkdir(exist_ok=True)
-        process = processes.spawn(argv, log=self.log(name), environment=environment)
+        process = start(argv, log=self.log(name), environment=environment)
         process.write(self._file(name))
         return process
 

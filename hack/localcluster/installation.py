@@ -16,7 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from admitq_api.labels import DEFAULT_GROUP, names_for
-from localcluster import processes
+from localcluster import preloaded, processes
 from localcluster.api import Api, ApiFailure
 from localcluster.cluster import LocalCluster, to_stderr
 from localcluster.cluster_processes import ClusterError
@@ -243,7 +243,9 @@ class Installation:
         ]
         # Remove variables of the caller with which the process would use other credentials.
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-        self.cluster.spawn(self.process_name(component, replica), command, environment=environment)
+        self.cluster.processes.spawn(
+            self.process_name(component, replica), command, environment=environment, start=preloaded.spawn
+        )
 
     def _await_ready(self, component: Component, replica: int, patience_s: float) -> None:
         name = self.process_name(component, replica)

@@ -29,7 +29,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import NAMESPACES, SERVICE_ACCOUNTS, Resource
 from admitq_api.labels import DEFAULT_GROUP, GROUPS, names_for
-from localcluster import access, binaries, crds, custom_kinds, processes
+from localcluster import access, binaries, crds, custom_kinds, preloaded, processes
 from localcluster.cluster import LocalCluster, all_clusters, reclaim_orphans
 from localcluster.folders import state_folder
 from localcluster.installation import Installation
@@ -201,6 +201,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
             _check_access(session, cluster, exitstatus)
         _stop(cluster, failed=failed)
     _calls_of_the_run().unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def preloaded_processes() -> Generator[None]:
+    """Start installations by forks of a process that has imported admitq."""
+    with preloaded.preloading():
+        yield
 
 
 @pytest.fixture(scope="session")
