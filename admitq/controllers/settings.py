@@ -12,6 +12,7 @@ from admitq.integrations.workload_names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
 from admitq.metrics.custom_labels import MetadataKey, metadata_copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces
 from admitq.translate.settings import configured_pods_ready
+from admitq.workloads.host_failures import NodeFailureSettings, configured_node_failures
 from admitq.workloads.template_injection import InjectedMarks
 from admitq.workloads.topology_annotations import (
     DEFAULT_TOPOLOGY_RULES,
@@ -80,18 +81,6 @@ class PodSettings:
     """The Workload of a single pod is not requeued after an eviction, because a pod cannot run twice."""
     validate_group_owner: bool = True
     """A group uses a Workload of its name only if the Workload was created for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFailureSettings:
-    """When a host of a topology assignment counts as failed (semantics, Node failure)."""
-
-    on_pod_termination: bool = True
-    """It has not failed before its pods end. Otherwise it has failed once it is not ready for some time."""
-    after_fixed_time: bool = False
-    """It has also failed once it is not ready for some time, although pods run there."""
-    on_taints: bool = True
-    """Taints that pods do not tolerate count as failures."""
 
 
 _COARSE_REASONS: Final[Mapping[str, str]] = {
@@ -200,13 +189,7 @@ def settings_of(
         force_delete_after=_nanoseconds(configuration.failure_recovery.force_delete_after)
         if gates[Gate.FAILURE_RECOVERY_POLICY]
         else None,
-        node_failures=NodeFailureSettings(
-            on_pod_termination=gates[Gate.TAS_REPLACE_NODE_ON_POD_TERMINATION],
-            after_fixed_time=gates[Gate.TAS_REPLACE_NODE_NOT_READY_OVER_FIXED_TIME],
-            on_taints=gates[Gate.TAS_REPLACE_NODE_ON_NODE_TAINTS],
-        )
-        if gates[Gate.TAS_FAILED_NODE_REPLACEMENT]
-        else None,
+        node_failures=configured_node_failures(gates),
         clean_up_provisioning_requests=gates[Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION],
         pods_ready=_pods_ready(configured_pods_ready(configuration, gates)),
         conventions=_conventions(configuration, gates),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, Instant
-from admitq.core.topology.replacement import has_host
+from admitq.core.topology.replacement import select_hosts_with_pods
 from admitq.translate.admissions import format_admission, format_pod_set_request, list_delayed_pod_sets
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
@@ -131,10 +131,8 @@ def topology_patch(obj: JsonObject, admission: Admission, *, by_hostname_prefix:
     """
     status = _admission(obj, admission, by_hostname_prefix=by_hostname_prefix)
     if unhealthy := (obj.get("status") or {}).get("unhealthyNodes"):
-        parts = admission.pod_set_assignments
-        status["unhealthyNodes"] = [
-            node for node in unhealthy if any(has_host(part.topology, node["name"]) for part in parts)
-        ] or None
+        kept = select_hosts_with_pods((node["name"] for node in unhealthy), admission)
+        status["unhealthyNodes"] = [node for node in unhealthy if node["name"] in kept] or None
     return _guarded(obj, status)
 
 

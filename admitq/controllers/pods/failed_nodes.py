@@ -11,7 +11,8 @@ Source: semantics, Node failure.
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from admitq.controllers.plan import (
     ActionPlan,
@@ -20,23 +21,25 @@ from admitq.controllers.plan import (
     plan_of,
     workload_status_patch,
 )
-from admitq.controllers.pods.host_failures import FailedHost, Failure
 from admitq.controllers.pods.topology_pods import PLACED_PODS, get_awaited_host, list_unhealthy_nodes
-from admitq.controllers.settings import NodeFailureSettings
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import PatchStep
 from admitq.integrations.families import pods
 from admitq.runtime.resources import Resource
 from admitq.workloads.evictions import eviction_event_reason
+from admitq.workloads.host_failures import (
+    FailedHost,
+    HostVerdict,
+    NodeFailureSettings,
+    judge_host,
+    list_unhealthy_hosts,
+)
 from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch
 from admitq_api.labels import Names
 
 CONCERN: Final = "node-failure"
-
-NOT_READY_TOLERATED: Final = 30 * SECOND
-"""How long a node may be not ready, in nanoseconds, where this time decides."""
 
 UNSCHEDULABLE: Final = "UnschedulableOnAssignedNode"
 """Reason of the condition of a pod that was ended because it could not start on its host."""
@@ -64,31 +67,21 @@ class NodeFailureCase:
     now: Instant
 
 
-class _Verdict(NamedTuple):
-    """Whether a host is unhealthy.
-
-    ``decided_again`` is when this changes by time alone. ``ends_waiting_pods`` tells that the end of its pods
-    decides, so that no pod may wait for the host.
-    """
-
-    is_unhealthy: bool
-    decided_again: Instant | None = None
-    ends_waiting_pods: bool = False
-
-
 def handle_failed_nodes(case: NodeFailureCase) -> ActionPlan:
     """Return the plan that lists the unhealthy hosts of a Workload and ends the pods that wait for them.
 
     If more than one host is unhealthy, the plan evicts the Workload instead.
     """
-    verdicts = {host: _judge(case, failed) for host, failed in case.failed.items()}
+    verdicts = {
+        host: judge_host(case.settings, failed, case.now, has_pods=partial(_has_pods, case.pods))
+        for host, failed in case.failed.items()
+    }
     before = list_unhealthy_nodes(case.workload)
-    unhealthy = [host for host, verdict in verdicts.items() if verdict.is_unhealthy]
-    listed_first = sorted(unhealthy, key=lambda host: before.index(host) if host in before else len(before))
+    unhealthy, evicts = list_unhealthy_hosts(verdicts, before)
     transition = StatusTransition(case.workload, case.now)
-    if len(unhealthy) > 1:
-        return _evict(case, transition, listed_first)
-    if unhealthy != before:
+    if evicts:
+        return _evict(case, transition, unhealthy)
+    if list(unhealthy) != before:
         transition.set_unhealthy_nodes(unhealthy)
     deadlines = [at for _, at, _ in verdicts.values() if at is not None]
     return plan_of(
@@ -103,19 +96,8 @@ def handle_failed_nodes(case: NodeFailureCase) -> ActionPlan:
     )
 
 
-def _judge(case: NodeFailureCase, failed: FailedHost) -> _Verdict:
-    settings, failure = case.settings, failed.failure
-    if failure <= Failure.TAINTED and not settings.on_taints:
-        return _Verdict(is_unhealthy=False)
-    if failure is Failure.GONE or (failure is Failure.TAINTED and not settings.on_pod_termination):
-        return _Verdict(is_unhealthy=True)
-    pods_decide = settings.on_pod_termination or failure is Failure.TAINTED_FOR_A_TIME
-    if pods_decide and not any(_progresses_on(pod, failed.nodes) for pod in case.pods):
-        return _Verdict(is_unhealthy=True, ends_waiting_pods=True)
-    time_decides = failure is Failure.NOT_READY and (not pods_decide or settings.after_fixed_time)
-    tolerated_until = failed.since + NOT_READY_TOLERATED
-    is_over = time_decides and case.now >= tolerated_until
-    return _Verdict(is_over, tolerated_until if time_decides and not is_over else None, pods_decide)
+def _has_pods(of_job: Sequence[JsonObject], nodes: AbstractSet[str]) -> bool:
+    return any(_progresses_on(pod, nodes) for pod in of_job)
 
 
 def _progresses_on(pod: JsonObject, nodes: AbstractSet[str]) -> bool:
@@ -139,7 +121,7 @@ def _status_patch(case: NodeFailureCase, transition: StatusTransition) -> Patch 
 # --- waiting pods ---------------------------------------------------------------------------------
 
 
-def _waits_in_vain(case: NodeFailureCase, pod: JsonObject, verdicts: Mapping[str, _Verdict]) -> bool:
+def _waits_in_vain(case: NodeFailureCase, pod: JsonObject, verdicts: Mapping[str, HostVerdict]) -> bool:
     """Whether the pod waits for a host that its podset no longer has, or where the end of pods decides."""
     host = get_awaited_host(pod, case.names)
     own_hosts = case.hosts.get(pods.get_label(pod, case.names.podset))

@@ -23,12 +23,6 @@ from admitq.controllers.pods.failed_nodes import (
     NodeFailureCase,
     handle_failed_nodes,
 )
-from admitq.controllers.pods.host_failures import (
-    READY,
-    TolerationsOfPodSets,
-    find_failed_hosts,
-    list_hosts,
-)
 from admitq.controllers.pods.topology_pods import (
     BY_AWAITED_HOST,
     BY_CHAIN_IF_WAITING,
@@ -41,13 +35,20 @@ from admitq.controllers.pods.topology_pods import (
     select_members,
 )
 from admitq.controllers.pods.topology_slots import read_slots
-from admitq.controllers.settings import NodeFailureSettings
 from admitq.core.topology.domains import HOST_NAME
 from admitq.integrations.families import pods
 from admitq.runtime.errors import PermanentRejection
 from admitq.runtime.kinds import TOPOLOGY_NODES
 from admitq.runtime.store import Key, ObjectChange, Store
 from admitq.translate.taints import read_tolerations
+from admitq.workloads.host_failures import (
+    READY,
+    NodeFailureSettings,
+    TolerationsOfPodSets,
+    find_failed_hosts,
+    list_hosts,
+    read_node_health,
+)
 from admitq.workloads.template_injection import FlavorMissing, InjectionConflict, pod_set_infos
 from admitq.workloads.transitions import is_admitted, is_condition_true
 from admitq_api.conditions import ConditionType, is_true
@@ -95,9 +96,12 @@ class NodeFailureController:
 
     def _case(self, workload: JsonObject, chain: str, nodes: Store, placed: Store) -> NodeFailureCase:
         ctx = self._ctx
-        hosts = list_hosts(read_slots(workload, ctx.names))
+        slots = read_slots(workload, ctx.names)
+        hosts = list_hosts((each.name, each.levels, each.domains) for each in slots)
         failed = find_failed_hosts(
-            hosts, lambda host: nodes.by_index(BY_HOST, host), self._read_tolerations(workload)
+            hosts,
+            lambda host: map(read_node_health, nodes.by_index(BY_HOST, host)),
+            self._read_tolerations(workload),
         )
         is_member = select_members(workload, ctx.names)
         # Most reconciles find no failure, and jobs may have ten thousand pods.

@@ -7,6 +7,7 @@ from typing import Any, Final
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import SECOND, Admission, CheckState, ClusterQueue, Instant, Workload
 from admitq.core.settings import Gates
+from admitq.core.topology.replacement import select_hosts_with_pods
 
 _MILLISECOND: Final = SECOND // 1000
 
@@ -53,16 +54,37 @@ def reserve(
     )
 
 
+def set_checks_ready(workload: Workload, cluster_queue: ClusterQueue) -> Workload:
+    """Return the workload when all admission checks of its ClusterQueue are ready, and it is not admitted."""
+    checks = tuple(sorted((rule.name, CheckState.READY) for rule in cluster_queue.admission_checks))
+    return revise_workload(workload, admission_checks=checks)
+
+
 def admit_after_checks(workload: Workload, cluster_queue: ClusterQueue, *, pods_ready: bool) -> Workload:
-    """Return the workload when all admission checks of its ClusterQueue are ready."""
+    """Return the workload when all admission checks of its ClusterQueue are ready, and it is admitted."""
+    return revise_workload(set_checks_ready(workload, cluster_queue), admitted=True, pods_ready=pods_ready)
+
+
+def assign_topology(workload: Workload, admission: Admission, *, pods_ready: bool) -> Workload:
+    """Return the workload when its topology assignments are written. If it lacked them, it is now admitted.
+
+    Args:
+        workload: the workload before.
+        admission: the reservation with the assignments.
+        pods_ready: whether all of its pods are ready at once.
+    """
     return revise_workload(
         workload,
-        admission_checks=tuple(
-            sorted((rule.name, CheckState.READY) for rule in cluster_queue.admission_checks)
-        ),
+        admission=admission,
         admitted=True,
         pods_ready=pods_ready,
+        unhealthy_nodes=select_hosts_with_pods(workload.unhealthy_nodes, admission),
     )
+
+
+def evict(workload: Workload, now: Instant) -> Workload:
+    """Return the workload when its eviction is written. It holds its quota until its job has stopped."""
+    return revise_workload(workload, evicted=True, evicted_at=to_whole_second(now), unhealthy_nodes=())
 
 
 def stop(workload: Workload, queued_at: Instant) -> Workload:

@@ -17,9 +17,15 @@ from admitq.core.events import (
     LocalQueueChanged,
     WorkloadChanged,
 )
-from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.instructions import (
+    AssignTopology,
+    EvictForNodeFailures,
+    Preempt,
+    ReportSecondPass,
+    ReserveQuota,
+)
 from admitq.core.lifecycle import Phase
-from admitq.core.model import ClusterQueue, Instant, StopPolicy, Workload
+from admitq.core.model import Admission, ClusterQueue, Instant, StopPolicy, Workload
 from admitq.core.state import AdmissionState
 from admitq.core.world import DriverOptions, World
 
@@ -29,6 +35,10 @@ _ROUNDS: Final = 1_000
 """The maximum number of rounds of decisions at one instant."""
 
 
+Decision = ReserveQuota | AssignTopology | Preempt | EvictForNodeFailures | ReportSecondPass
+"""A decision of a cycle on one workload."""
+
+
 class EndlessDecisionsError(RuntimeError):
     """The core decides endlessly at one instant."""
 
@@ -36,7 +46,7 @@ class EndlessDecisionsError(RuntimeError):
 def run_due_cycles(
     state: AdmissionState,
     now: Instant,
-    carry_out: Callable[[ReserveQuota | Preempt], None],
+    carry_out: Callable[[Decision], None],
     *,
     rounds: int,
 ) -> Instant | None:
@@ -60,7 +70,7 @@ def run_due_cycles(
             return wake
         decided = False
         for instruction in state.handle(_CYCLES, now=now):
-            if isinstance(instruction, (ReserveQuota, Preempt)):
+            if isinstance(instruction, Decision):
                 decided = True
                 carry_out(instruction)
         wake = state.next_wakeup(now)
@@ -115,6 +125,8 @@ class Execution:
                     pods_ready=True,
                 )
                 self._change(workload)
+            if entry.assumed_places is not None:
+                workload = self._assign_topology(workload, entry.assumed_places.admission)
             if _is_leaving(entry):
                 self._leave(workload, entry.preempting)
 
@@ -151,12 +163,25 @@ class Execution:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def _carry_out(self, instruction: ReserveQuota | Preempt) -> None:
-        if isinstance(instruction, ReserveQuota):
-            self._reserve(instruction)
-        else:
-            self._leave(self._world.workloads[instruction.key].workload, instruction)
+    def _carry_out(self, instruction: Decision) -> None:
+        workload = self._world.workloads[instruction.key].workload
+        match instruction:
+            case ReserveQuota():
+                self._reserve(instruction)
+            case AssignTopology():
+                self._assign_topology(workload, instruction.admission)
+            case Preempt():
+                self._leave(workload, instruction)
+            case EvictForNodeFailures():
+                self._leave(workload, None)
+            case ReportSecondPass():
+                pass  # The core repeats the second pass.
         self.decisions += 1
+
+    def _assign_topology(self, workload: Workload, admission: Admission) -> Workload:
+        workload = effects.assign_topology(workload, admission, pods_ready=True)
+        self._change(workload)
+        return workload
 
     def _reserve(self, instruction: ReserveQuota) -> None:
         entry = self._world.workloads[instruction.key]
@@ -165,6 +190,7 @@ class Execution:
         )
         self._change(workload)
         if not instruction.admit:
+            # A topology assignment that it lacks would come with the nodes that its admission checks create.
             spec = self._world.cluster_queues[instruction.admission.cluster_queue].spec
             workload = effects.admit_after_checks(workload, spec, pods_ready=True)
             self._change(workload)
@@ -175,9 +201,7 @@ class Execution:
 
     def _leave(self, workload: Workload, preemption: Preempt | None) -> None:
         """Evict a workload, and let its job stop."""
-        evicted = effects.revise_workload(
-            workload, evicted=True, evicted_at=effects.to_whole_second(self.now)
-        )
+        evicted = effects.evict(workload, self.now)
         self._change(evicted)
         queued_at = workload.queued_at
         if preemption is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from admitq.core.model import Workload
+from admitq.core.model import Admission, Workload
 from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.capacities import Layer
 from admitq.core.topology.domains import HOST_NAME, Domain, DomainTree
@@ -35,13 +35,17 @@ def has_host(assignment: TopologyAssignment | None, host: str) -> bool:
     return assignment is not None and bool(_count_on(assignment, host))
 
 
+def select_hosts_with_pods(hosts: Iterable[str], admission: Admission) -> tuple[str, ...]:
+    """Return the hosts on which an admission has pods. Other unhealthy nodes are not listed any more."""
+    parts = admission.pod_set_assignments
+    return tuple(host for host in hosts if any(has_host(part.topology, host) for part in parts))
+
+
 def find_failed_host(workload: Workload) -> str | None:
     """Return the first unhealthy node with pods of the workload; None if there is none."""
-    parts = () if workload.admission is None else workload.admission.pod_set_assignments
-    return next(
-        (host for host in workload.unhealthy_nodes if any(has_host(part.topology, host) for part in parts)),
-        None,
-    )
+    if workload.admission is None:
+        return None
+    return next(iter(select_hosts_with_pods(workload.unhealthy_nodes, workload.admission)), None)
 
 
 def _count_on(assignment: TopologyAssignment, host: str) -> int:

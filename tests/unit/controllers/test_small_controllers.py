@@ -6,11 +6,12 @@ import pytest
 
 from admitq.controllers.in_use_protection import InUseProtectionController
 from admitq.controllers.priority_classes import PriorityClassController
-from admitq.controllers.settings import NodeFailureSettings, settings_of
+from admitq.controllers.settings import settings_of
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.errors import ApiError
 from admitq.runtime.store import Key
+from admitq.workloads.host_failures import NodeFailureSettings
 from admitq.workloads.template_injection import InjectedMarks
 from admitq.workloads.topology_annotations import TopologyRules
 from admitq_api.conditions import SECOND

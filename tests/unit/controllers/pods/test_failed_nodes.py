@@ -1,16 +1,24 @@
 """Failed hosts of topology assignments: when a host has failed, and what follows for its Workload."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pytest
 
 from admitq.controllers.plan import ActionPlan, Patch, RecordEvent
 from admitq.controllers.pods.failed_nodes import NodeFailureCase, handle_failed_nodes
-from admitq.controllers.pods.host_failures import Failure, find_failed_hosts, list_hosts
 from admitq.controllers.pods.topology_slots import read_slots
-from admitq.controllers.settings import NodeFailureSettings
 from admitq.core.model import Toleration
+from admitq.workloads.host_failures import (
+    FailedHost,
+    Failure,
+    NodeFailureSettings,
+    TolerationsOfPodSets,
+    find_failed_hosts,
+    list_hosts,
+    read_node_health,
+)
 from admitq_api.json_objects import value_at, with_value
 from tests.unit.controllers.builders import KINDS, NAMES, condition, instant
 from tests.unit.controllers.pods.placed_pods import node, placed_workload, pod
@@ -25,6 +33,18 @@ WITHOUT_TAINTS = NodeFailureSettings(on_taints=False)
 
 
 # --- hosts ----------------------------------------------------------------------------------------
+
+
+def hosts_of(workload: dict[str, Any]) -> dict[str, frozenset[str]]:
+    return list_hosts((each.name, each.levels, each.domains) for each in read_slots(workload, NAMES))
+
+
+def find_failed(
+    hosts: Mapping[str, AbstractSet[str]],
+    nodes: Mapping[str, Sequence[dict[str, Any]]],
+    tolerations: TolerationsOfPodSets,
+) -> dict[str, FailedHost]:
+    return find_failed_hosts(hosts, lambda host: map(read_node_health, nodes.get(host, ())), tolerations)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +70,7 @@ WITHOUT_TAINTS = NodeFailureSettings(on_taints=False)
 def test_host_fails_without_a_ready_node_that_its_pods_tolerate(
     nodes: list[dict[str, Any]], tolerations: tuple[Toleration, ...], failure: Failure | None
 ) -> None:
-    failed = find_failed_hosts({"main": {"a"}}, lambda _: nodes, {"main": tolerations})
+    failed = find_failed({"main": {"a"}}, {"a": nodes}, {"main": tolerations})
     assert {host: item.failure for host, item in failed.items()} == (
         {} if failure is None else {"a": failure}
     )
@@ -59,14 +79,14 @@ def test_host_fails_without_a_ready_node_that_its_pods_tolerate(
 def test_taint_counts_only_for_podsets_on_the_host() -> None:
     nodes = {"a": [node("a", TAINT)], "b": [node("b")]}
     hosts = {"tolerant": {"a", "b"}, "other": {"b"}}
-    assert find_failed_hosts(hosts, nodes.__getitem__, {"tolerant": (TOLERATED,)}) == {}
-    assert find_failed_hosts({**hosts, "other": {"a"}}, nodes.__getitem__, {"tolerant": (TOLERATED,)})
+    assert find_failed(hosts, nodes, {"tolerant": (TOLERATED,)}) == {}
+    assert find_failed({**hosts, "other": {"a"}}, nodes, {"tolerant": (TOLERATED,)})
 
 
 def test_only_assignments_down_to_hosts_have_hosts() -> None:
-    assert list_hosts(read_slots(placed_workload("a:2 b:1"), NAMES)) == {"main": {"a", "b"}}
+    assert hosts_of(placed_workload("a:2 b:1")) == {"main": {"a", "b"}}
     path = ("status", "admission", "podSetAssignments", 0, "topologyAssignment", "levels")
-    assert list_hosts(read_slots(with_value(placed_workload("a:2 b:1"), path, ["rack"]), NAMES)) == {}
+    assert hosts_of(with_value(placed_workload("a:2 b:1"), path, ["rack"])) == {}
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -82,11 +102,9 @@ def plan(
 ) -> ActionPlan:
     """Return the plan for a Workload with two pods on host a and one on b, given the nodes of these hosts."""
     workload = placed_workload("a:2 b:1", unhealthyNodes=[{"name": name} for name in listed])
-    hosts = list_hosts(read_slots(workload, NAMES))
-    there = {"b": node("b"), **nodes}
-    failed = find_failed_hosts(
-        hosts, lambda host: [there[host]] if there.get(host) else [], {"main": tolerations}
-    )
+    hosts = hosts_of(workload)
+    there = {host: [found] if found else [] for host, found in {"b": node("b"), **nodes}.items()}
+    failed = find_failed(hosts, there, {"main": tolerations})
     return handle_failed_nodes(
         NodeFailureCase(workload, KINDS.workloads, hosts, failed, pods, NAMES, settings, instant(at))
     )

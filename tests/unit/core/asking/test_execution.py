@@ -1,12 +1,15 @@
+from typing import Any
+
 import pytest
 
 from admitq.core.asking import effects
-from admitq.core.asking.execution import EndlessDecisionsError, run_due_cycles
-from admitq.core.events import Event, ReservationFailed, WorkloadChanged
+from admitq.core.asking.execution import EndlessDecisionsError, Execution, run_due_cycles
+from admitq.core.events import Event, NodeDeleted, ReservationFailed, WorkloadChanged
 from admitq.core.instructions import Instruction, PreemptionReason, ReserveQuota
 from admitq.core.model import SECOND, Instant
-from admitq.core.settings import Gates
-from tests.unit.core.small_cluster import SmallCluster, queue
+from admitq.core.settings import CoreSettings, Gates, Placement
+from tests.unit.core.racks import Racks, racks
+from tests.unit.core.small_cluster import SmallCluster, key, queue
 
 BORROWING = PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
 RECLAIM = PreemptionReason.IN_COHORT_RECLAMATION
@@ -55,3 +58,57 @@ def changed(cluster: SmallCluster, name: str) -> Event:
     workload = cluster.workloads[name]
     cluster.workloads[name] = effects.revise_workload(workload, generation=workload.generation + 1)
     return WorkloadChanged(cluster.workloads[name])
+
+
+# --- places in topologies -------------------------------------------------------------------------
+
+
+def execute(cluster: SmallCluster) -> Execution:
+    execution = Execution(cluster.state, cluster.now)
+    execution.begin()
+    return execution
+
+
+def on_failed_host(pods: int = 2, **settings: Any) -> Racks:
+    """A workload with all of its pods on host r1-a, which failed."""
+    cluster = racks(settings=CoreSettings(placement=Placement(**settings)))
+    cluster.submit_pods("a", pods)
+    cluster.run("a")
+    cluster.send(NodeDeleted("r1-a"))
+    cluster.change("a", unhealthy_nodes=("r1-a",))
+    return cluster
+
+
+def held_hosts(cluster: SmallCluster) -> list[str]:
+    admission = cluster.state.queries.world.workloads[key("a")].workload.admission
+    places = () if admission is None else (part.topology for part in admission.pod_set_assignments)
+    return [values[-1] for each in places if each is not None for values, _ in each.domains]
+
+
+def test_pods_of_a_failed_host_get_other_places() -> None:
+    cluster = on_failed_host()
+    execution = execute(cluster)
+    execution.now += SECOND
+    execution.settle()
+    assert held_hosts(cluster) == ["r1-b"]
+    assert cluster.state.queries.world.workloads[key("a")].workload.unhealthy_nodes == ()
+
+
+def test_places_that_are_being_written_count_as_written() -> None:
+    cluster = on_failed_host()
+    cluster.now += SECOND
+    cluster.decide()
+    execution = execute(cluster)
+    assert held_hosts(cluster) == ["r1-b"]
+    assert execution.is_at_rest
+
+
+@pytest.mark.parametrize(("evicts", "is_held"), [(True, False), (False, True)])
+def test_workload_without_another_place_is_evicted_if_a_gate_is_on(evicts: bool, is_held: bool) -> None:
+    cluster = on_failed_host(evicts_unplaced=evicts)
+    for name in ("r1-b", "r2-a", "r2-b"):
+        cluster.send(NodeDeleted(name))
+    execution = execute(cluster)
+    execution.now += SECOND
+    execution.settle()
+    assert bool(held_hosts(cluster)) is is_held
