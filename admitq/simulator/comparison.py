@@ -23,7 +23,7 @@ from admitq.simulator.timeline import TimelineEvent
 _IDENTITY: Final = ("name", "flavor", "resource")
 """The fields that identify an item of a list of a report."""
 
-_COUNTED: Final = frozenset({"preemptions", "kills", "leftOut"})
+_COUNTED: Final = frozenset({"preemptions", "kills", "nodeFailures", "leftOut"})
 """Parts of a report without rows for zero: a figure that one run does not have is 0."""
 
 _LISTED: Final = frozenset({"leftWaiting"})

@@ -143,6 +143,20 @@ class MakespanBound:
 
 
 @dataclass(slots=True, eq=False)
+class HostFailureCounts:
+    """What failures of nodes did to workloads."""
+
+    pods: int = 0
+    """The number of pods that stopped with their host."""
+    replaced: int = 0
+    """How often the pods of a failed host got other hosts."""
+    evicted: int = 0
+    """How often a workload was evicted."""
+    lost: Counter[str] = field(default_factory=Counter[str])
+    """The lost work: amount times nanoseconds, by resource."""
+
+
+@dataclass(slots=True, eq=False)
 class Measures:
     """All measurements of a run."""
 
@@ -164,6 +178,7 @@ class Measures:
     killed: int = 0
     lost: Counter[str] = field(default_factory=Counter[str])
     """Work that failures lost: amount times nanoseconds, by resource."""
+    host_failures: HostFailureCounts = field(default_factory=HostFailureCounts)
     useful: Counter[str] = field(default_factory=Counter[str])
     """Work of finished workloads."""
     lower: MakespanBound = field(default_factory=MakespanBound)
@@ -307,6 +322,23 @@ class Measures:
         self.killed += 1
         for resource, amount in simulated.unit():
             self.lost[resource] += round(amount * lost)
+
+    def pods_stopped(self, simulated: SimulatedWorkload, pods: int, lost: int) -> None:
+        """Count pods that stopped with their host, and their lost work (pods times nanoseconds).
+
+        A workload that runs as a whole counts as one pod.
+        """
+        self.host_failures.pods += pods
+        self._lose(simulated, lost)
+
+    def evicted_for_node_failures(self, simulated: SimulatedWorkload, lost: int) -> None:
+        """Count an eviction for failed nodes, and its lost work (pods times nanoseconds)."""
+        self.host_failures.evicted += 1
+        self._lose(simulated, lost)
+
+    def _lose(self, simulated: SimulatedWorkload, lost: int) -> None:
+        for resource, amount in simulated.unit():
+            self.host_failures.lost[resource] += round(amount * lost)
 
     def ended(self, simulated: SimulatedWorkload, now: Nanoseconds, *, success: bool) -> None:
         """Count a workload that ended."""

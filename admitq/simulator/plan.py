@@ -34,6 +34,7 @@ from admitq.simulator.schema import (
 from admitq.simulator.templates import Template, job_manifest, read_template
 from admitq.simulator.traces import REQUESTS, Row, Shape, read_trace
 from admitq.translate.read_options import ReadOptions, configured_read_options
+from admitq.workloads.host_failures import NodeFailureSettings, configured_node_failures
 from admitq.workloads.topology_annotations import (
     DEFAULT_TOPOLOGY_RULES,
     TopologyRules,
@@ -94,6 +95,8 @@ class SimulationPlan:
     """Draws the duration of admission checks."""
     left_out: Mapping[str, int] = field(default_factory=dict[str, int])
     """Numbers of objects that the simulation ignores, by kind."""
+    node_failures: NodeFailureSettings | None = None
+    """When a host counts as failed; None if pods of failed hosts are not placed elsewhere."""
     common_pods: PodSet | None = None
     """The largest podset of the most frequent kind of workloads, of those with several pods."""
 
@@ -141,7 +144,7 @@ def read(
     # This random seed is the only input that is not in the files. The report contains it, so that the run can
     # be repeated.
     drawn = chosen if chosen is not None else random.SystemRandom().randrange(2**31)
-    settings, how, custom, topology_rules = _configured(files)
+    settings, how, custom, topology_rules, node_failures = _configured(files)
     manifests = Manifests(files.names, how, custom, with_nodes=True)
     for document in (*files.manifests, *list_nodes(scenario, files.document)):
         manifests.add(document)
@@ -170,6 +173,7 @@ def read(
         kills=list(scenario.kills),
         checks=create_sampler(scenario.admission_checks),
         left_out=dict(manifests.left_out),
+        node_failures=node_failures,
         common_pods=reader.common_pods(),
     )
 
@@ -181,9 +185,15 @@ def _has_nodes(manifests: Manifests, scenario: Scenario) -> bool:
     )
 
 
-def _configured(
-    files: Files,
-) -> tuple[CoreSettings, ReadOptions, tuple[Integration, ...], TopologyRules | None]:
+class _Configured(NamedTuple):
+    settings: CoreSettings
+    how: ReadOptions = ReadOptions()
+    custom: tuple[Integration, ...] = ()
+    topology_rules: TopologyRules | None = DEFAULT_TOPOLOGY_RULES
+    node_failures: NodeFailureSettings | None = NodeFailureSettings()
+
+
+def _configured(files: Files) -> _Configured:
     """Return the settings of the configuration file; the defaults without one."""
     document, names = files.configuration, files.names
     if document is None:
@@ -192,7 +202,7 @@ def _configured(
             provisioning_controller=names.provisioning_controller,
             placement=Placement(),
         )
-        return settings, ReadOptions(), (), DEFAULT_TOPOLOGY_RULES
+        return _Configured(settings)
     # The models of the configuration file take long to import, and most scenarios have none.
     from admitq.integrations.custom import load_custom_integrations  # noqa: PLC0415
     from admitq.translate.settings import configured_core_settings  # noqa: PLC0415
@@ -206,11 +216,12 @@ def _configured(
         raise InputError(_configuration_problem(document, line) for line in error.problems) from None
     if configuration.api_group != names.group:
         raise document.error(("apiGroup",), f"write {names.group}, which the scenario uses")
-    return (
+    return _Configured(
         configured_core_settings(configuration, gates),
         configured_read_options(configuration, gates),
         custom,
         configured_topology_rules(gates),
+        configured_node_failures(gates),
     )
 
 
@@ -541,7 +552,7 @@ def _of_class(
     times: Iterator[Nanoseconds], template: Template, run_time: RunTime, chance: random.Random
 ) -> Iterator[Submission]:
     draw = create_sampler(run_time)
-    completions, _ = template.running(template.pods)
+    completions = template.running(template.pods).completions
     if run_time.per == "Workload" or completions == 1:
         for at in times:
             yield Submission(at, template, ((draw(chance), completions),))

@@ -101,11 +101,28 @@ class Preemptions:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFailures:
+    """What failures of nodes did to workloads, and the work that they lost, in unit-seconds by resource."""
+
+    pods: int
+    """The number of pods that stopped with their host."""
+    replaced: int
+    """How often the pods of a failed host got other hosts."""
+    evicted: int
+    """How often a workload was evicted."""
+    lost: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Kills:
-    """The number of killed workloads, and their lost work in unit-seconds by resource."""
+    """The number of killed workloads, and their lost work in unit-seconds by resource.
+
+    ``of_nodes`` has what failures of nodes did.
+    """
 
     total: int
     lost: Mapping[str, float]
+    of_nodes: NodeFailures
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +176,11 @@ class Report:
     """The flavors with a topology, if the run has nodes."""
 
     @property
+    def node_failures(self) -> NodeFailures:
+        """What failures of nodes did to workloads."""
+        return self.kills.of_nodes
+
+    @property
     def ratio(self) -> float | None:
         """Makespan divided by bound."""
         return None if self.makespan is None or not self.bound else _rounded(self.makespan / self.bound)
@@ -169,8 +191,18 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of the JSON document; docs/reference/simulation-report.md describes them."""
-        # Runs without nodes have no such field, so that their documents stay the same.
+        # Runs without nodes have no such fields, so that their documents stay the same.
         topologies = [figures.to_dict() for figures in self.topologies]
+        failures = self.node_failures
+        of_nodes = {
+            "nodeFailures": {
+                "pods": failures.pods,
+                "replaced": failures.replaced,
+                "evicted": failures.evicted,
+                "lost": dict(failures.lost),
+            },
+            "topologies": topologies,
+        }
         return {
             "scenario": self.scenario,
             "description": self.description,
@@ -232,7 +264,7 @@ class Report:
                 for workload in self.left_waiting
             ],
             "leftOut": dict(self.left_out),
-            **({"topologies": topologies} if topologies else {}),
+            **(of_nodes if topologies else {}),
         }
 
 
@@ -270,7 +302,7 @@ def report(simulation: Simulation) -> Report:
     plan, measures, now = simulation.plan, simulation.measures, simulation.now
     ending = simulation.ending or Ending.UNTIL
     unfinished = list(simulation.workloads.unfinished.values())
-    waiting = [simulated for simulated in unfinished if simulated.workload.admission is None]
+    waiting = [simulated for simulated in unfinished if _is_pending(simulated)]
     begin = measures.first_submission or 0
     # Unless the end was given, the run ends with its last workload, not with the last change of the scenario.
     end = max(measures.last_end, begin) if ending is Ending.FINISHED else now
@@ -299,7 +331,7 @@ def report(simulation: Simulation) -> Report:
             for pair in sorted({**meter.quotas, **meter.uses})
         ),
         preemptions=_preemptions(measures),
-        kills=Kills(measures.killed, _work(measures.lost)),
+        kills=_kills(measures),
         left_waiting=tuple(_left(simulation, simulated) for simulated in islice(waiting, _WAITING_SHOWN)),
         left_out=dict(plan.left_out),
         topologies=topology_figures(simulation.topologies, end),
@@ -383,6 +415,15 @@ def _preemptions(measures: Measures) -> Preemptions:
     )
 
 
+def _kills(measures: Measures) -> Kills:
+    of_nodes = measures.host_failures
+    return Kills(
+        measures.killed,
+        _work(measures.lost),
+        NodeFailures(of_nodes.pods, of_nodes.replaced, of_nodes.evicted, _work(of_nodes.lost)),
+    )
+
+
 def _lost(measures: Measures) -> dict[str, int]:
     total: dict[str, int] = {}
     for meter in measures.queues.values():
@@ -393,7 +434,13 @@ def _lost(measures: Measures) -> dict[str, int]:
 
 def _lost_share(measures: Measures) -> float | None:
     shares = [
-        amount / (amount + measures.useful[resource] + measures.lost[resource])
+        amount
+        / (
+            amount
+            + measures.useful[resource]
+            + measures.lost[resource]
+            + measures.host_failures.lost[resource]
+        )
         for resource, amount in _lost(measures).items()
         if amount
     ]
@@ -457,9 +504,19 @@ def _jain_of_waits(measures: Measures) -> float | None:
 # --- pending workloads ------------------------------------------------------------------------------
 
 
+def _is_pending(simulated: SimulatedWorkload) -> bool:
+    """Whether a workload has no quota, or its quota and no place."""
+    workload = simulated.workload
+    return workload.admission is None or (not workload.admitted and simulated.second_pass_refusal is not None)
+
+
 def _left(simulation: Simulation, simulated: SimulatedWorkload) -> WaitingAtEnd:
     state, key = simulation.state, simulated.workload.key
-    refusal = state.queries.last_refusal(key) or state.queries.find_inadmissibility(key)
+    refusal = (
+        simulated.second_pass_refusal
+        or state.queries.last_refusal(key)
+        or state.queries.find_inadmissibility(key)
+    )
     reason = _said(refusal, simulated.local_queue)
     return WaitingAtEnd(
         str(key),

@@ -9,11 +9,19 @@ from typing import Any, Final
 
 from admitq.core.asking.execution import run_due_cycles
 from admitq.core.events import Event
-from admitq.core.instructions import Instruction, Preempt, ReserveQuota
+from admitq.core.instructions import (
+    AssignTopology,
+    EvictForNodeFailures,
+    Instruction,
+    Preempt,
+    ReportSecondPass,
+    ReserveQuota,
+)
 from admitq.core.state import AdmissionState
 from admitq.simulator.clock import START, VirtualClock
 from admitq.simulator.measures import Measures
 from admitq.simulator.plan import SimulationPlan
+from admitq.simulator.run_context import RunContext
 from admitq.simulator.schema import Nanoseconds
 from admitq.simulator.timeline import Timeline
 from admitq.simulator.topology_measures import TopologyMeasures
@@ -55,16 +63,20 @@ class Simulation:
         self.ending: Ending | None = None
         self.state = AdmissionState(plan.settings, statuses=False)
         self.topologies = TopologyMeasures(self.state.queries.world, self.measures.grid, plan.common_pods)
-        self.workloads = SimulatedWorkloads(
+        context = RunContext(
             plan, self.clock, self.state, self.measures, self.topologies, self._observe, timeline
         )
+        self.workloads = SimulatedWorkloads(context)
         self._decided = 0
         self._wake_at: Nanoseconds | None = None
         self._idle_wakes = 0
         self._last_event: Nanoseconds = 0
         self._carry_out: Mapping[type[Instruction], Callable[[Any], None]] = {
             ReserveQuota: self.workloads.reserve,
+            AssignTopology: self.workloads.assign_topology,
             Preempt: self.workloads.preempt,
+            EvictForNodeFailures: self.workloads.evict_for_node_failures,
+            ReportSecondPass: self.workloads.report_second_pass,
         }
 
     @property
@@ -142,7 +154,8 @@ class Simulation:
             self._expect_wake(wake - START)
 
     def _carry_out_decision(self, instruction: Instruction) -> None:
-        self._decided += 1
+        # A second pass that fails is repeated, which is no progress.
+        self._decided += not isinstance(instruction, ReportSecondPass)
         self._carry_out[type(instruction)](instruction)
 
     def _expect_wake(self, at: Nanoseconds) -> None:
@@ -158,3 +171,4 @@ class Simulation:
     def _change(self, event: Event, _epoch: int) -> None:
         self.measures.observe((event,), self.now)
         self._observe(event)
+        self.workloads.observe_change(event)

@@ -285,14 +285,14 @@ def _interval(value: Any) -> Nanoseconds | None:
 
 
 class Evictions(ScenarioPart):
-    """How pods of preempted workloads end, and which of their work is kept."""
+    """How pods of evicted workloads end, and which of the work of pods that stop early is kept."""
 
     termination: Distribution = NO_DELAY
     """How long pods take to stop. The workload holds its quota until then."""
 
     checkpoints: Annotated[Nanoseconds | None, BeforeValidator(_interval)] = None
-    """Which work is kept. `Never`: none. `Always`: all. An interval such as 10m: the work up to the last
-    full interval. Absent: none. Pods that have ended stay ended."""
+    """Which work is kept, also of pods on failed nodes. `Never`: none. `Always`: all. An interval such as
+    10m: the work up to the last full interval. Absent: none. Pods that have ended stay ended."""
 
 
 class WorkloadClass(ScenarioPart):
@@ -455,7 +455,7 @@ class Change(ScenarioPart):
 
 
 class Kill(ScenarioPart):
-    """A failure of running workloads, such as a failure of their nodes."""
+    """A failure of running workloads drawn at random. `changes` let the pods on certain nodes fail."""
 
     at: Duration
     """The time of the failure."""
@@ -568,7 +568,7 @@ class Scenario(ScenarioPart):
     """Recorded workloads that arrive."""
 
     changes: tuple[Change, ...] = ()
-    """Objects that are patched, created, replaced or deleted during the run."""
+    """Objects that are patched, created, replaced or deleted during the run, such as nodes that fail."""
 
     kills: tuple[Kill, ...] = ()
     """Failures of running workloads."""

@@ -87,6 +87,13 @@ def _summary(report: Report) -> Table:
         )
     if report.kills.total:
         table.add_row("kills", f"{report.kills.total:,}, {_work(report.kills.lost)} lost")
+    failures = report.node_failures
+    if failures.pods or failures.evicted:
+        table.add_row(
+            "failed nodes",
+            f"{failures.pods:,} pods stopped, {failures.replaced:,} times on other nodes, "
+            f"{failures.evicted:,} evictions, {_work(failures.lost)} lost",
+        )
     if report.left_out:
         left_out = ", ".join(f"{count:,} of {what}" for what, count in report.left_out.items())
         table.add_row("left out", left_out)

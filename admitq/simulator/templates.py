@@ -20,10 +20,14 @@ SECOND: Final = 1_000_000_000
 
 
 class Parallelism(NamedTuple):
-    """The pods that a workload must complete, and the pods that run in parallel."""
+    """The pods that a workload must complete, and the pods that run in parallel.
+
+    A workload that ``runs_as_a_whole`` counts as one pod.
+    """
 
     completions: int
     parallel: int
+    runs_as_a_whole: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +66,7 @@ class Template:
             completions = None if job is None else value_at(job, ("spec", "completions"))
             parallelism = Parallelism(completions if isinstance(completions, int) else count, count)
             if not self.has_pods:
-                parallelism = Parallelism(1, 1)
+                parallelism = Parallelism(1, 1, runs_as_a_whole=True)
             self._running[count] = parallelism
         return parallelism
 
