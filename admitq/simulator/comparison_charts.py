@@ -1,6 +1,6 @@
 """The charts of a comparison as Vega-Lite specifications: both runs in one picture."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from admitq.core.amounts import FlavorResource
@@ -11,6 +11,7 @@ from admitq.simulator.charts import (
     MAX_LINES,
     WIDTH,
     Specification,
+    TimeAxis,
     amount_unit,
     chart,
     depth_lines,
@@ -43,6 +44,9 @@ def comparison_charts(a: Simulation, b: Simulation) -> dict[str, Specification]:
     for pair in sorted({pair for run in runs.values() for pair in run.measures.uses}):
         name = f"compare-use-{pair.flavor}-{pair.resource.replace('/', '-')}"
         charts[name] = _use_chart(title, runs, pair)
+    for flavor in sorted({flavor for run in runs.values() for flavor in run.topologies.flavors}):
+        if all(run.topologies.pods is not None for run in runs.values()):
+            charts[f"compare-room-{flavor}"] = _room_chart(title, runs, flavor)
     return charts
 
 
@@ -68,31 +72,69 @@ def _use_chart(title: str, runs: Mapping[str, Simulation], pair: FlavorResource)
     }
     peak = max(max(values, default=0.0) for values in (*uses.values(), *quotas.values()))
     unit, size = amount_unit(pair.resource, peak)
-    rows = [
-        {"run": name, "time": time, "use": use, "quota": quota}
-        for name in runs
-        for time, use, quota in steps(
-            axes[name], [use / size for use in uses[name]], [quota / size for quota in quotas[name]]
-        )
-    ]
-    y = {"type": "quantitative", "title": f"{pair.resource} ({unit})" if unit else pair.resource}
-    x = max(axes.values(), key=lambda axis: axis.end).encoding()
-    colour = line_colour("run", runs)
-    return chart(
+    return _paired_lines(
         f"{title}: use of {pair.resource}, flavor {pair.flavor}",
         f"Line chart over time: the use of {pair.resource} of flavor {pair.flavor} by all ClusterQueues in "
         "runs A and B. Dashed lines are the nominal quota of each run.",
+        f"{pair.resource} ({unit})" if unit else pair.resource,
+        axes,
+        {name: [use / size for use in values] for name, values in uses.items()},
+        {name: [quota / size for quota in values] for name, values in quotas.items()},
+    )
+
+
+def _room_chart(title: str, runs: Mapping[str, Simulation], flavor: str) -> Specification:
+    """Return the chart of the largest job that has room in one domain, and as dashed lines in all nodes."""
+    axes = {name: time_axis(run, *runs.values()) for name, run in runs.items()}
+    meters = {name: run.topologies.flavors.get(flavor) for name, run in runs.items()}
+    requests = next(iter(runs.values())).topologies.pod_requests
+    pod = ", ".join(f"{amount:g} {name}" for name, amount in requests.items())
+    label = next(meter.tree.levels[meter.rack_level or 0] for meter in meters.values() if meter is not None)
+    return _paired_lines(
+        f"{title}: largest job that has room in one domain of {label}, pods of {pod}, flavor {flavor}",
+        f"Line chart over time: how many pods with these requests fit at most into one domain of {label} in "
+        "runs A and B. Dashed lines: how many fit into all nodes together.",
+        "pods that fit",
+        axes,
+        {
+            name: level_values(meter and meter.levels[meter.rack_level or 0].largest, axes[name])
+            for name, meter in meters.items()
+        },
+        {name: level_values(meter and meter.levels[0].total, axes[name]) for name, meter in meters.items()},
+    )
+
+
+def _paired_lines(
+    title: str,
+    description: str,
+    y_title: str,
+    axes: Mapping[str, TimeAxis],
+    solid: Mapping[str, Sequence[float]],
+    dashed: Mapping[str, Sequence[float]],
+) -> Specification:
+    """Return a chart with a solid and a dashed line over time for each run."""
+    rows = [
+        {"run": name, "time": time, "solid": value, "dashed": other}
+        for name, axis in axes.items()
+        for time, value, other in steps(axis, solid[name], dashed[name])
+    ]
+    y = {"type": "quantitative", "title": y_title}
+    x = max(axes.values(), key=lambda axis: axis.end).encoding()
+    colour = line_colour("run", axes)
+    return chart(
+        title,
+        description,
         width=WIDTH,
         height=HEIGHT,
         data={"values": rows},
         layer=[
             {
                 "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.8},
-                "encoding": {"x": x, "y": {"field": "use", **y}, "color": colour},
+                "encoding": {"x": x, "y": {"field": "solid", **y}, "color": colour},
             },
             {
                 "mark": {"type": "line", "interpolate": "step-after", "strokeDash": [5, 3]},
-                "encoding": {"x": x, "y": {"field": "quota", **y}, "color": colour},
+                "encoding": {"x": x, "y": {"field": "dashed", **y}, "color": colour},
             },
         ],
     )

@@ -1,6 +1,6 @@
 """Print a comparison as tables for people: both runs, the difference, and the difference in percent."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from admitq.simulator.table import (
     share_text,
     with_rest,
 )
+from admitq.simulator.topology_figures import TopologyFigures
 from admitq.simulator.units import amount_text, duration_text
 
 _COLUMNS: Final = ("A", "B", "difference", "relative")
@@ -56,6 +57,8 @@ def print_comparison_tables(comparison: Comparison, console: Console) -> None:
     ]
     if comparison.a.preemptions.by_reason or comparison.b.preemptions.by_reason:
         parts.append(_preemptions(comparison))
+    if comparison.a.topologies or comparison.b.topologies:
+        parts.append(_topologies(comparison))
     console.print(Group(*(Padding(part, (0, 0, 1, 0)) for part in parts)))
 
 
@@ -114,6 +117,14 @@ def _overall(comparison: Comparison) -> Table:
         row("pending at the end", _count, lambda report: report.waiting),
         row("preemptions", _count, lambda report: sum(report.preemptions.by_reason.values())),
         row("work lost", share_text, lambda report: report.preemptions.lost_share),
+        *(
+            (
+                row("pods stopped with nodes", _count, lambda report: report.node_failures.pods),
+                row("evictions from nodes", _count, lambda report: report.node_failures.evicted),
+            )
+            if any(each.node_failures.pods for each in (comparison.a, comparison.b))
+            else ()
+        ),
         row("Jain's index of use", index_text, lambda report: report.jain.use),
         row("Jain's index of waits", index_text, lambda report: report.jain.waits),
     ):
@@ -182,6 +193,43 @@ def _use(comparison: Comparison) -> RenderableType:
             rows.append(_Row("borrowed", borrowed, amount))
         _add_rows(table, identity, rows)
     return with_rest(table, len(identities))
+
+
+def _topologies(comparison: Comparison) -> RenderableType:
+    """Return the figures of each flavor with a topology: its nodes, racks, and the largest jobs."""
+    a, b = ({each.flavor: each for each in report.topologies} for report in (comparison.a, comparison.b))
+    flavors = sorted({**a, **b})
+    table = create_table("Flavor with topology", "figure", *_COLUMNS, text_columns=2)
+    for flavor in flavors[:MAX_ROWS]:
+        _add_rows(table, (flavor,), _rows_of_topology(a.get(flavor), b.get(flavor)))
+    requests = next((each.pod_requests for each in (*a.values(), *b.values())), {})
+    pod = ", ".join(f"{amount_text(resource, amount)} {resource}" for resource, amount in requests.items())
+    legend = f"largest job: pods of {pod} that fit into one domain; fit in all: into all; means over each run"
+    return Group(with_rest(table, len(flavors)), Text(legend, style="dim"))
+
+
+def _rows_of_topology(a: TopologyFigures | None, b: TopologyFigures | None) -> Iterator[_Row]:
+    runs = [each for each in (a, b) if each is not None]
+
+    def row(name: str, text: Format, of: Callable[[TopologyFigures], float | None]) -> _Row:
+        return _Row(name, Figure(*(None if each is None else of(each) for each in (a, b))), text)
+
+    yield row("nodes", _count, lambda each: each.nodes)
+    if any(each.rack_label is not None for each in runs):
+        yield row("racks", _count, lambda each: len(each.racks))
+        yield row("racks used", share_text, lambda each: each.occupancy)
+    yield row("placements", _count, lambda each: each.placed_workloads)
+    if any(each.rack_label is not None for each in runs):
+        yield row("in several racks", share_text, lambda each: each.workloads_across)
+    yield row("fit in all", _count, lambda each: each.free)
+    for label in dict.fromkeys(level.label for each in runs for level in each.levels):
+        yield row(
+            f"largest job in one {label}",
+            _count,
+            lambda each, label=label: next(
+                (level.largest_mean for level in each.levels if level.label == label), None
+            ),
+        )
 
 
 def _preemptions(comparison: Comparison) -> RenderableType:
