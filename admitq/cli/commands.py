@@ -418,14 +418,6 @@ def compare(
 
 @application.command("simulate racks")
 def racks(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
-            metavar="FILE…",
-            autocompletion=_complete_file,
-        ),
-    ],
     racks: Annotated[
         str,
         typer.Option(
@@ -435,6 +427,15 @@ def racks(
     hosts: Annotated[
         str, typer.Option("--hosts", help="Numbers of hosts in each rack: 16,32,64.", metavar="NUMBERS")
     ],
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
+            metavar="FILE…",
+            autocompletion=_complete_file,
+            show_default=False,
+        ),
+    ] = None,
     max_wait: Annotated[
         str | None,
         typer.Option("--max-wait", help="Target: 95 % of the workloads wait no longer.", metavar="DURATION"),
@@ -451,7 +452,11 @@ def racks(
     ] = None,
     nodes: Annotated[
         str | None,
-        typer.Option("--nodes", help="The group of nodes to resize, if there are several.", metavar="NAME"),
+        typer.Option(
+            "--nodes",
+            help="The group of nodes to resize, or the flavor of a cluster, if there are several.",
+            metavar="NAME",
+        ),
     ] = None,
     keep_quota: Annotated[
         bool,
@@ -461,8 +466,15 @@ def racks(
     as_json: JsonOption = False,
     until: UntilOption = None,
     seed: SeedOption = None,
+    from_cluster: FromClusterOption = False,
+    stored: StoredOption = None,
+    kubeconfig: SimulatedKubeconfigOption = None,
+    context: SimulatedContextOption = None,
+    run_time: RunTimeOption = "1h",
 ) -> None:
-    """Simulate a scenario with other numbers of racks and hosts, and find the smallest that meets a target.
+    """Simulate other numbers of racks and hosts, and find the smallest that meets a target.
+
+    With --from-cluster or --from, the racks of a cluster and its workloads are simulated.
 
     Without a target, all sizes are simulated. With one, the numbers of racks are bisected for each number of
     hosts: more racks are assumed to meet each target that fewer racks meet. The exit status is 1 when no size
@@ -470,9 +482,12 @@ def racks(
     """
     from admitq.cli.rack_sizes import compare_rack_sizes
 
+    source = _find_source(from_cluster=from_cluster, stored=stored, kubeconfig=kubeconfig, context=context)
+    if source is None and not files:
+        raise typer.BadParameter("give a file or a shipped scenario", param_hint="FILE…")
     raise typer.Exit(
         compare_rack_sizes(
-            files,
+            files or [],
             racks=racks,
             hosts=hosts,
             max_wait=max_wait,
@@ -482,6 +497,8 @@ def racks(
             output=chosen_format(output, as_json=as_json),
             until=until,
             seed=seed,
+            source=source,
+            run_time=run_time,
         )
     )
 

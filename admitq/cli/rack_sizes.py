@@ -2,16 +2,27 @@
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from admitq.cli.output import OutputFormat, print_document
-from admitq.cli.simulate import ExitCode, find_file, option_error, parse_duration, refuse, run_simulation
+from admitq.cli.simulate import (
+    ExitCode,
+    find_file,
+    option_error,
+    parse_duration,
+    read_source,
+    refuse,
+    run_simulation,
+)
 from admitq.manifests.documents import InputError
 from admitq.process.garbage_collection import reduce_collections
 from admitq.simulator.rack_sizes import RackSizing, SizeSearch, SizeTarget
 from admitq.simulator.units import duration_text
+
+if TYPE_CHECKING:
+    from admitq.cli.present_cluster import ClusterSource
 
 _RANGE: Final = re.compile(r"([1-9][0-9]{0,5})(?:\.\.([1-9][0-9]{0,5}))?")
 _MOST_NUMBERS: Final = 1_000
@@ -29,6 +40,8 @@ def compare_rack_sizes(
     output: OutputFormat = OutputFormat.TABLE,
     until: str | None = None,
     seed: int | None = None,
+    source: "ClusterSource | None" = None,
+    run_time: str = "1h",
 ) -> ExitCode:
     """Run the command.
 
@@ -43,6 +56,8 @@ def compare_rack_sizes(
         output: how the result is printed.
         until: when to stop, as a duration.
         seed: the random seed, instead of the scenario's.
+        source: the cluster with which the simulations begin; None begins without workloads.
+        run_time: the remaining run time of its workloads about which nothing is known, as a duration.
     """
     reduce_collections()
     try:
@@ -54,6 +69,7 @@ def compare_rack_sizes(
             seed,
             None if until is None else parse_duration("--until", until),
             run_simulation,
+            read_source(source, parse_duration("--run-time", run_time)),
         )
         result = search.find(_parse_numbers("--racks", racks), _parse_numbers("--hosts", hosts))
     except InputError as error:

@@ -79,7 +79,7 @@ def simulate(
             _require_plots()
         unknown = parse_duration("--run-time", run_time)
         paths = [find_file(name) for name in files]
-        plan = read(paths, seed=seed, until=end, present=_read_present(source, unknown))
+        plan = read(paths, seed=seed, until=end, present=read_source(source, unknown))
         with ExitStack() as stack:
             if plots is not None:
                 _create_folder(plots)
@@ -135,7 +135,7 @@ def compare(
         unknown = parse_duration("--run-time", run_time)
         files = [] if first is None else [find_file(first)]
         changed = [find_file(second)]
-        present = _read_present(source, unknown)
+        present = read_source(source, unknown)
         plans = read_both(files, changed, seed=seed, until=end, present=present)
         if plots is not None:
             _create_folder(plots)
@@ -211,7 +211,7 @@ def find_file(name: str) -> Path:
     raise InputError([Problem(Place(name), "", f"no such file and no such shipped scenario: {remedy}")])
 
 
-def _read_present(source: "ClusterSource | None", unknown: int) -> "PresentCluster | None":
+def read_source(source: "ClusterSource | None", unknown: int) -> "PresentCluster | None":
     """Return the cluster with which the simulation begins, and print what is assumed about it."""
     if source is None:
         return None

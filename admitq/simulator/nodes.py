@@ -25,7 +25,9 @@ def list_nodes(scenario: Scenario, spec: Document) -> Iterator[Document]:
         InputError: a quantity or a taint cannot be read.
     """
     for index, group in enumerate(scenario.nodes):
-        part = spec.within(("nodes", index), spec.value["nodes"][index])
+        written = spec.value.get("nodes", ())
+        # A group that was created from the nodes of a cluster is in no file.
+        part = spec.within(("nodes", index), written[index]) if index < len(written) else spec
         is_checked = False
         for node in _nodes_of(group):
             if not is_checked:

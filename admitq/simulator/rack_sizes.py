@@ -17,11 +17,13 @@ from admitq.core.events import Event
 from admitq.core.model import SECOND, ResourceGroup, ResourceQuota
 from admitq.core.percentiles import percentile
 from admitq.manifests.documents import InputError, Place, Problem
-from admitq.simulator.files import Files, read_files
+from admitq.simulator.cluster_racks import NODES_OPTION, find_cluster_racks
+from admitq.simulator.files import Files, read_files, read_files_beside
 from admitq.simulator.plan import SimulationPlan, read
+from admitq.simulator.present import PresentCluster
 from admitq.simulator.report import report
 from admitq.simulator.run import Ending, Simulation
-from admitq.simulator.schema import Nanoseconds, Scenario
+from admitq.simulator.schema import Nanoseconds, NodeGroup, Scenario
 
 PERCENT: Final = 95
 """The percentile of waits that is compared."""
@@ -134,12 +136,13 @@ class SizeSearch:
 
     Args:
         paths: the files of the scenario.
-        group: the name of the group of nodes; None for the only one.
+        group: the name of the group of nodes, or of the flavor of a cluster; None for the only one.
         target: what a size must reach.
         scales_quota: whether quotas follow the number of nodes.
         seed: the random seed, instead of the seed of the scenario.
         until: the end of the runs, instead of the end in the scenario.
         run: runs a simulation to its end.
+        present: the cluster with which the runs begin. Without nodes in the files, its racks get other sizes.
     """
 
     paths: Sequence[Path]
@@ -149,6 +152,7 @@ class SizeSearch:
     seed: int | None = None
     until: Nanoseconds | None = None
     run: Callable[[Simulation], object] = Simulation.run
+    present: PresentCluster | None = None
 
     def find(self, racks: Iterable[int], hosts: Iterable[int]) -> RackSizing:
         """Run the sizes: all of them without a target, else those of a bisection over the numbers of racks.
@@ -156,16 +160,15 @@ class SizeSearch:
         Raises:
             InputError: a file is invalid, or the group of nodes does not exist.
         """
-        files = read_files(self.paths)
-        index = find_group(files, self.group)
+        resizing = self._find_racks()
         # The first run may draw the random seed. All runs have the same one.
-        first = read(self.paths, seed=self.seed, until=self.until)
+        first = read(self.paths, seed=self.seed, until=self.until, present=self.present)
         ordered = sorted(set(racks))
         results: dict[RackSize, SizeFigures] = {}
 
         def meets(size: RackSize) -> bool:
             if size not in results:
-                results[size] = self._run(size, index, first)
+                results[size] = self._run(size, resizing, first)
             return results[size].meets_target
 
         for count in sorted(set(hosts)):
@@ -185,18 +188,50 @@ class SizeSearch:
             self.scales_quota,
         )
 
-    def _run(self, size: RackSize, index: int, first: SimulationPlan) -> SizeFigures:
+    def _find_racks(self) -> "_Resizing":
+        """Return how runs get another size.
+
+        Raises:
+            InputError: a file is invalid, or the nodes do not exist.
+        """
+        present = self.present
+        files = read_files(self.paths) if present is None else read_files_beside(present.files, self.paths)
+        if present is not None and not files.scenario.nodes:
+            racks = find_cluster_racks(present, self.group)
+            return _Resizing(lambda scenario: _with_group(scenario, racks.group), -1, racks.present)
+        return _Resizing(lambda scenario: scenario, find_group(files, self.group), present)
+
+    def _run(self, size: RackSize, resizing: "_Resizing", first: SimulationPlan) -> SizeFigures:
         plan = read(
             self.paths,
             seed=first.seed,
             until=self.until,
-            revise=lambda scenario: with_size(scenario, index, size),
+            present=resizing.present,
+            revise=lambda scenario: with_size(resizing.prepare(scenario), resizing.group, size),
         )
         if self.scales_quota:
             scale_quotas(plan, first.start)
         simulation = Simulation(plan)
         self.run(simulation)
         return _figures(size, simulation, self.target)
+
+
+class _Resizing(NamedTuple):
+    """How a run gets another size.
+
+    Attributes:
+        prepare: returns the scenario with the group of nodes.
+        group: the index of this group.
+        present: the cluster with which the run begins.
+    """
+
+    prepare: Callable[[Scenario], Scenario]
+    group: int
+    present: PresentCluster | None
+
+
+def _with_group(scenario: Scenario, group: NodeGroup) -> Scenario:
+    return scenario.model_copy(update={"nodes": (*scenario.nodes, group)})
 
 
 def find_group(files: Files, name: str | None) -> int:
@@ -222,11 +257,12 @@ def find_group(files: Files, name: str | None) -> int:
 
 
 def _option_error(remedy: str) -> InputError:
-    return InputError([Problem(Place("--nodes"), "", remedy)])
+    return InputError([Problem(Place(NODES_OPTION), "", remedy)])
 
 
 def with_size(scenario: Scenario, index: int, size: RackSize) -> Scenario:
     """Return the scenario with another size of one group of nodes."""
+    index %= len(scenario.nodes)
     group = scenario.nodes[index]
     racks = group.domains[-1].model_copy(update={"count": size.racks})
     changed = group.model_copy(update={"domains": (*group.domains[:-1], racks), "hosts": size.hosts})

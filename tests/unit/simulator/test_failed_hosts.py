@@ -62,6 +62,12 @@ def cordoned(node: str, at: str = "10s") -> str:
     return patched(node, {"spec": {"unschedulable": True}}, at)
 
 
+def new_node(name: str, cpu: int, labels: dict[str, str]) -> dict[str, Any]:
+    metadata = {"name": name, "labels": labels}
+    status = {"allocatable": {"cpu": cpu, "pods": 10}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
 GATES = "---\napiVersion: config.admitq.dev/v1beta2\nkind: Configuration\nfeatureGates: {%s: false}\n"
 
 
@@ -161,9 +167,8 @@ def test_next_pods_of_a_cordoned_node_run_on_another_node(tmp_path: Path) -> Non
 
 def test_node_that_comes_back_has_room(tmp_path: Path) -> None:
     """The first job moves from a-1-0 to a-1-1. The second one gets the node that is back."""
-    again = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a-1-0", "labels": {"pool": "a"}}}
-    again["metadata"]["labels"] |= {"rack": "a-1", HOST_NAME: "a-1-0"}
-    again |= {"status": {"allocatable": {"cpu": 4, "pods": 10}}}
+    labels = {"pool": "a", "rack": "a-1", HOST_NAME: "a-1-0"}
+    again = new_node("a-1-0", 4, labels)
     events = course(
         tmp_path,
         deleted("a-1-0"),
@@ -325,9 +330,7 @@ def test_workload_gets_its_places_in_a_second_pass_after_its_checks(tmp_path: Pa
 
 
 def test_second_pass_is_repeated_until_nodes_exist(tmp_path: Path) -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}}
-    node["metadata"] |= {"labels": {"pool": "a", "rack": "r9"}}  # type: ignore[operator]
-    node |= {"status": {"allocatable": {"cpu": 20, "pods": 10}}}
+    node = new_node("new", 20, {"pool": "a", "rack": "r9"})
     change = f"changes: [{{at: 10s, apply: {json.dumps(node)}}}]\n"
     spec = f"{NODES}{change}{workloads(job('one', 9, 'required: rack'))}"
     _, timeline = run_scenario(tmp_path, spec, PROVISIONED)

@@ -41,7 +41,7 @@ def hosts_of(workload: dict[str, Any]) -> dict[str, frozenset[str]]:
 
 def find_failed(
     hosts: Mapping[str, AbstractSet[str]],
-    nodes: Mapping[str, Sequence[dict[str, Any]]],
+    nodes: Mapping[str, Sequence[Mapping[str, Any]]],
     tolerations: TolerationsOfPodSets,
 ) -> dict[str, FailedHost]:
     return find_failed_hosts(hosts, lambda host: map(read_node_health, nodes.get(host, ())), tolerations)
