@@ -74,6 +74,7 @@ class TopologyWatches:
 
     Attributes:
         stores: the stores, which are empty before the first flavor with a topology.
+        nodes: the store of nodes, one of them.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class TopologyWatches:
             on_quarantine=on_quarantine,
             errors=errors,
         )
+        self.nodes = nodes
         self.stores = (pods, nodes)
         watch = partial(Watcher, client, observe=on_watch, errors=errors)
         self._steps = (

@@ -140,10 +140,11 @@ class VisibilityPart:
             on_quarantine=self._unreadable.update_metric,
             errors=metrics.errors,
         )
+        # Questions do not change pods on nodes.
+        stores = (*self._stores.values(), topology.nodes)
         self._questions = VisibilityQuestions(
-            settings, self._state, self._stores.values(), self._reader, metrics, self._on_watch
+            settings, self._state, stores, self._reader, metrics, self._on_watch
         )
-        # Questions change neither nodes nor the pods on them.
         self._stores |= {store.resource: store for store in topology.stores}
         self._stores[self._kinds.workloads].subscribe(self._questions.observe_workload)
         self._watches = CoreWatches((*watchers, *self._questions.watchers), topology)

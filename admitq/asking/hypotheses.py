@@ -26,7 +26,7 @@ from admitq.integrations.families.serving import get_replicas
 from admitq.integrations.ownership import get_controller, get_queue_name, list_prebuilt_names
 from admitq.manifests.documents import Document, InputError, Problem, field_path
 from admitq.manifests.jobs import JobTranslation, TranslatedWorkload
-from admitq.manifests.objects import CLASSES, OBSERVED, Manifests, ObjectId, ObjectLookup
+from admitq.manifests.objects import CLASSES, NODES, OBSERVED, Manifests, ObjectId, ObjectLookup
 from admitq.translate.metadata import key_of
 from admitq.translate.observations import READ_ERRORS, observations
 from admitq.translate.workloads import read_workload
@@ -147,7 +147,13 @@ class _Reader:
     def __post_init__(self) -> None:
         options = self.options
         self.manifests = Manifests(
-            self.names, options.how, options.custom, self.stored, options.namespace, with_serving=True
+            self.names,
+            options.how,
+            options.custom,
+            self.stored,
+            options.namespace,
+            with_serving=True,
+            with_nodes=True,
         )
         self._translation = JobTranslation(
             self.names,
@@ -171,7 +177,7 @@ class _Reader:
             raise InputError(self.problems)
         objects = tuple(
             (plural, self.manifests.as_stored(name, document.value))
-            for kind, (plural, _) in OBSERVED.items()
+            for kind, (plural, _) in {**OBSERVED, **NODES}.items()
             for name, document in self.manifests.of_kind(kind)
         )
         events, new, ignored = tuple(self.events), tuple(self.new), tuple(self.ignored)
@@ -248,7 +254,7 @@ class _Reader:
         removed = self.manifests.take(name, document)
         if name.kind in CLASSES:
             return
-        if name.kind not in OBSERVED:
+        if name.kind not in OBSERVED and name.kind not in NODES:
             raise document.error(("kind",), "no decision depends on its deletion: remove it")
         if name.kind in _USERS:
             self._check_unused(name, document)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import find_referenced_kind
 from admitq.manifests.documents import Document, InputError
-from admitq.manifests.objects import OBSERVED, ObjectId
+from admitq.manifests.objects import NODES, OBSERVED, ObjectId
 from admitq.translate.metadata import key_of
 from admitq.translate.read_options import ReadOptions
 from admitq.workloads.topology_annotations import DEFAULT_TOPOLOGY_RULES, TopologyRules
@@ -18,7 +18,7 @@ WORKLOAD: Final = "Workload"
 
 _KINDS: Final[Mapping[str, str]] = {
     "workloads": WORKLOAD,
-    **{plural: kind for kind, (plural, _) in OBSERVED.items()},
+    **{plural: kind for kind, (plural, _) in {**OBSERVED, **NODES}.items()},
 }
 """The kinds that the core observes, by their plurals."""
 
@@ -68,7 +68,7 @@ class IndexedObjects:
     def __init__(self, observed: Iterable[tuple[str, JsonObject]], others: Iterable[JsonObject] = ()) -> None:
         self._objects: dict[str, dict[ObjectId, JsonObject]] = {}
         for plural, obj in observed:
-            # Nodes do not change in hypotheses. Of pods, the core observes only what they take from nodes.
+            # Of pods, the core observes only what they take from nodes.
             if (kind := _KINDS.get(plural)) is not None:
                 self._add(kind, obj)
         for obj in others:

@@ -19,7 +19,7 @@ from admitq.translate.metadata import key_of
 from admitq.translate.resource_flavors import TOPOLOGY_OF_FLAVOR
 from admitq.workloads.topology_annotations import configured_topology_rules
 from admitq_api.feature_gates import Gate
-from admitq_api.json_objects import text_at
+from admitq_api.json_objects import JsonObject, text_at
 
 NODES_UNKNOWN: Final = "nodes are not known: flavors with a topology count by quota alone"
 """The note of answers about a cluster with topologies and without known nodes."""
@@ -160,12 +160,17 @@ def _settings(
 ) -> tuple[DecisionSettings, tuple[str, ...]]:
     """Return the settings, and why decisions may not be those of the manager."""
     settings, notes = _stated_settings(objects, configuration, shown)
-    if objects.of("nodes") or settings.core.placement is None:
+    has_nodes = any(objects.of("nodes")) or any(map(_is_node, objects.manifests))
+    if has_nodes or settings.core.placement is None:
         return settings, notes
     # Without nodes no pods could be placed.
     settings = settings._replace(core=replace(settings.core, placement=None))
     has_topology = any(text_at(flavor, TOPOLOGY_OF_FLAVOR) for flavor in objects.of("resourceflavors"))
     return settings, (*notes, *((NODES_UNKNOWN,) if has_topology else ()))
+
+
+def _is_node(manifest: JsonObject) -> bool:
+    return (text_at(manifest, ("apiVersion",)), text_at(manifest, ("kind",))) == ("v1", "Node")
 
 
 def _stated_settings(

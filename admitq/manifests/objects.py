@@ -41,7 +41,7 @@ OBSERVED: Final[Mapping[str, tuple[str, str]]] = {
 """The kinds that the core observes besides Workloads, with their plural and their default namespace."""
 
 NODES: Final[Mapping[str, tuple[str, str]]] = {"Node": ("nodes", "")}
-"""The kind that only a simulation with placement in topologies reads, as ``OBSERVED``."""
+"""The kind that only decisions with placement in topologies read, as ``OBSERVED``."""
 
 _FOREIGN: Final = frozenset({("", "Namespace"), ("", "LimitRange"), ("node.k8s.io", "RuntimeClass")})
 CLASSES: Final = {"WorkloadPriorityClass": "", "PriorityClass": "scheduling.k8s.io"}
@@ -374,6 +374,8 @@ class Manifests:
         if name.kind == "Namespace":
             return with_value(stored, ("metadata", "labels", NAMESPACE_LABEL), name.name)
         if name.kind in NODES:
+            if old is not None and "status" not in stored:
+                stored = {**stored, "status": old.get("status") or {}}
             return _as_registered(stored, name.name)
         if old is not None:
             return {**stored, "status": old.get("status") or {}}

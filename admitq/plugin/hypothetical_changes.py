@@ -182,7 +182,9 @@ def _with_namespaces(documents: Sequence[Document], access: ClusterAccess) -> li
     Raises:
         InputError: a manifest has no kind or no name.
     """
-    manifests = Manifests(access.names, ReadOptions(), namespace=access.namespace, with_serving=True)
+    manifests = Manifests(
+        access.names, ReadOptions(), namespace=access.namespace, with_serving=True, with_nodes=True
+    )
     objects: list[JsonObject] = []
     for document in documents:
         kind = value_at(document.value, ("kind",))

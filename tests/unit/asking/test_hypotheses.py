@@ -513,3 +513,20 @@ def test_problem_of_a_file_has_its_line() -> None:
     with pytest.raises(InputError) as error:
         read_hypotheses(read_text(text, "queue.yaml"), names=NAMES, now=NOW)
     assert str(error.value).startswith("queue.yaml:6: LocalQueue lq: spec.clusterQueue: 7: must be of type")
+
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+
+
+def test_node_is_changed_or_deleted_in_questions_about_the_whole_cluster() -> None:
+    assert kinds_of(changes(NODE)) == ["NodeChanged"]
+    hypotheses = read_hypotheses(
+        (),
+        list_documents([deletion("Node", "n", api_version="v1")], "spec.deletions"),
+        names=NAMES,
+        now=NOW,
+        stored=IndexedObjects([("nodes", {"metadata": {"name": "n"}})]),
+    )
+    assert kinds_of(hypotheses) == ["NodeDeleted"]
+    with pytest.raises(InputError, match="only objects of namespace ns can change: remove Node n"):
+        changes(NODE, is_local=True)
