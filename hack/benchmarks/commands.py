@@ -23,6 +23,7 @@ from benchmarks import (
     start,
     throughput,
     topology,
+    topology_end_to_end,
     webhook,
     writes,
 )
@@ -88,6 +89,8 @@ def _core(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 
 def _topology(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    if options.end_to_end:
+        return topology_end_to_end.run(topology_end_to_end.EndToEndLoad(options.scale, options.timeout))
     return topology.run(topology.TopologyLoad(options.scale), tuple(options.only or ()))
 
 
@@ -244,6 +247,13 @@ def _add_only(parser: argparse.ArgumentParser, what: str, names: Iterable[str]) 
 def _add_topology_options(parser: argparse.ArgumentParser) -> None:
     _add_scale(parser)
     _add_only(parser, "part", topology.PARTS)
+    parser.add_argument(
+        "--end-to-end",
+        action="store_true",
+        help="run in place of the parts the shapes baseline and topology of `hack/bench throughput`, and "
+        "compare their times",
+    )
+    _add_timeout(parser, of="each shape of --end-to-end")
 
 
 def _add_ask_options(parser: argparse.ArgumentParser) -> None:
@@ -464,7 +474,9 @@ def _count(text: str) -> int:
 
 BENCHMARKS: Final[Mapping[str, BenchmarkCommand]] = {
     "topology": BenchmarkCommand(
-        "measure placement in topologies, without a control plane", _add_topology_options, _topology
+        "measure placement in topologies, without a control plane unless --end-to-end is set",
+        _add_topology_options,
+        _topology,
     ),
     "core": BenchmarkCommand("measure the decision core, without a control plane", _add_core_options, _core),
     "ask": BenchmarkCommand(

@@ -1,13 +1,13 @@
 """Measure how fast a queue manager takes a published load through a real API server.
 
 Workload objects are created directly, without jobs and pods. The harness plays the jobs. The control plane
-has only etcd and kube-apiserver, without nodes.
+has only etcd and kube-apiserver. Shapes with a topology have Node objects, which nothing runs.
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,14 @@ from admitq_api.labels import ApiGroup, Names, names_for
 from benchmarks import throughput_objects
 from benchmarks.api_calls import ApiCallKey, ApiServerCounts
 from benchmarks.clusters import HARNESS, USER_AGENT, fresh_cluster, is_active
-from benchmarks.throughput_connection import LoadConnection, ThroughputFailed, list_all, until_answered
+from benchmarks.throughput_connection import (
+    JSON,
+    MERGE_PATCH,
+    LoadConnection,
+    ThroughputFailed,
+    list_all,
+    until_answered,
+)
 from benchmarks.throughput_costs import API_SERVER, COMPONENTS, WITHOUT_AUDIT, CostsSince
 from benchmarks.throughput_harness import ThroughputHarness, creators_of
 from benchmarks.throughput_jobs import JOB_WRITES
@@ -157,22 +164,35 @@ def api_figures(
 
 
 async def _create_queues(connection: LoadConnection, shape: LoadShape, names: Names) -> None:
+    """Create the nodes, queues and all that these need."""
     kinds = kinds_of(names)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": throughput_objects.NAMESPACE}}
+    if shape.nodes is not None:
+        await _send(connection, "create", "nodes", throughput_objects.nodes(shape.nodes))
+        await _send(connection, "patch", "nodes", throughput_objects.untaint(shape.nodes))
     steps = (
         ("namespaces", [("/api/v1/namespaces", namespace)]),
-        (str(kinds.resource_flavors), [throughput_objects.flavor(names)]),
+        (str(kinds.topologies), throughput_objects.topologies(shape, names)),
+        (str(kinds.resource_flavors), [throughput_objects.flavor(shape, names)]),
         (str(kinds.cluster_queues), throughput_objects.cluster_queues(shape, names)),
         (str(kinds.local_queues), throughput_objects.local_queues(shape, names)),
     )
     for resource, objects in steps:
-        remaining = iter(objects)
+        await _send(connection, "create", resource, objects)
 
-        async def create(resource: str = resource, remaining: Any = remaining) -> None:
-            for path, body in remaining:
-                await until_answered(connection, "create", resource, path, body)
 
-        await asyncio.gather(*(create() for _ in range(_SETUP_CALLS)))
+async def _send(
+    connection: LoadConnection, verb: str, resource: str, bodies: Iterable[tuple[str, dict[str, Any]]]
+) -> None:
+    """Create objects, or patch them, several at once."""
+    content_type = MERGE_PATCH if verb == "patch" else JSON
+    remaining = iter(bodies)
+
+    async def send() -> None:
+        for path, body in remaining:
+            await until_answered(connection, verb, resource, path, body, content_type)
+
+    await asyncio.gather(*(send() for _ in range(_SETUP_CALLS)))
 
 
 async def _until_active(

@@ -23,7 +23,7 @@ from localcluster.cluster import LocalCluster
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
-_JSON: Final = "application/json"
+JSON: Final = "application/json"
 
 _METHODS: Final = {"create": "POST", "patch": "PATCH", "list": "GET"}
 _DEADLINE_S: Final = 120.0
@@ -91,7 +91,7 @@ class LoadConnection:
         await self._open_pool().close()
 
     async def call(
-        self, verb: str, resource: str, path: str, body: Any = None, content_type: str = _JSON
+        self, verb: str, resource: str, path: str, body: Any = None, content_type: str = JSON
     ) -> LoadAnswer:
         """Send one call.
 
@@ -156,7 +156,12 @@ class LoadConnection:
 
 
 async def until_answered(
-    connection: LoadConnection, verb: str, resource: str, path: str, body: dict[str, Any]
+    connection: LoadConnection,
+    verb: str,
+    resource: str,
+    path: str,
+    body: dict[str, Any],
+    content_type: str = JSON,
 ) -> float:
     """Repeat a call while it fails with temporary errors, and return the monotonic time of its answer.
 
@@ -164,7 +169,7 @@ async def until_answered(
         ThroughputFailed: it fails for another reason.
     """
     while True:
-        answer = await connection.call(verb, resource, path, body)
+        answer = await connection.call(verb, resource, path, body, content_type)
         # 409: the object exists, because the answer to an earlier attempt was lost.
         if 200 <= answer.status < 300 or answer.status == 409:
             return time.monotonic()

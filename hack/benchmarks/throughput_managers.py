@@ -11,7 +11,7 @@ from admitq_api.labels import ApiGroup, Names, names_for
 from benchmarks.api_calls import ApiCallKey, read_program, samples
 from localcluster import crds, sessions
 from localcluster.cluster import LocalCluster, to_stderr
-from localcluster.installation import Component, Installation
+from localcluster.installation import PATIENT_LEASE, Component, Installation
 from localcluster.processes import Process, Usage
 
 MANAGER: Final = "manager"
@@ -78,7 +78,7 @@ class AdmitqManager:
     def install(self) -> None:
         """Install the chart."""
         to_stderr("installing admitq")
-        self._installation.install(api_group=self._group)
+        self._installation.install(api_group=self._group, config={"leaderElection": PATIENT_LEASE})
 
     def start(self) -> None:
         """Start both processes."""

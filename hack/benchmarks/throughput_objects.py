@@ -8,17 +8,64 @@ from admitq.runtime.kinds import kinds_of
 from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import Reason
 from admitq_api.labels import Names
-from benchmarks.throughput_shapes import LoadShape, PlannedWorkload, cohort_name, queue_name
+from benchmarks.throughput_shapes import (
+    RACK,
+    LoadShape,
+    NodeLayout,
+    PlannedWorkload,
+    cohort_name,
+    queue_name,
+)
 
 NAMESPACE: Final = "bench"
 """The namespace of all LocalQueues and Workloads."""
 
 _FLAVOR: Final = "default"
+_TOPOLOGY: Final = "racks"
+_BLOCK: Final = "example.com/block"
+_HOST: Final = "kubernetes.io/hostname"
+_BLOCK_OF_NODES: Final = "block-0"
 
 
-def flavor(names: Names) -> tuple[str, dict[str, Any]]:
+def flavor(shape: LoadShape, names: Names) -> tuple[str, dict[str, Any]]:
     """Return the path and the body of the only flavor."""
-    return kinds_of(names).resource_flavors.path(), _object(names, "ResourceFlavor", _FLAVOR, {})
+    placement = {"nodeLabels": {_BLOCK: _BLOCK_OF_NODES}, "topologyName": _TOPOLOGY}
+    spec = {} if shape.nodes is None else placement
+    return kinds_of(names).resource_flavors.path(), _object(names, "ResourceFlavor", _FLAVOR, spec)
+
+
+def topologies(shape: LoadShape, names: Names) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and the body of the topology of the nodes, if there are nodes."""
+    if shape.nodes is not None:
+        levels = [{"nodeLabel": label} for label in (_BLOCK, RACK, _HOST)]
+        yield kinds_of(names).topologies.path(), _object(names, "Topology", _TOPOLOGY, {"levels": levels})
+
+
+def nodes(layout: NodeLayout) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and the body of each node. It is ready once `untaint` has removed its taints."""
+    amounts = {"cpu": str(layout.cpu), "memory": "384Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
+    for number in range(layout.hosts):
+        rack, host = divmod(number, layout.hosts_of_rack)
+        name = node_name(rack, host)
+        labels = {_BLOCK: _BLOCK_OF_NODES, RACK: f"rack-{rack}", _HOST: name}
+        status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
+        metadata = {"name": name, "labels": labels}
+        yield "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
+def untaint(layout: NodeLayout) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and the merge patch that remove the taints of each node.
+
+    The API server taints new nodes as not ready, and no controller of nodes runs.
+    """
+    for path, node in nodes(layout):
+        yield f"{path}/{node['metadata']['name']}", {"spec": {"taints": None}}
+
+
+def node_name(rack: int, host: int) -> str:
+    """Return the name of a node of a rack."""
+    return f"node-{rack}-{host:02}"
 
 
 def cluster_queues(shape: LoadShape, names: Names) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -52,17 +99,20 @@ def local_queues(shape: LoadShape, names: Names) -> Iterator[tuple[str, dict[str
 
 
 def workload(planned: PlannedWorkload, names: Names) -> dict[str, Any]:
-    """Return a Workload with one pod of one container."""
+    """Return a Workload with one podset of equal pods with one container."""
     container = {
         "name": "work",
         "image": "example.com/work:1",
-        "resources": {"requests": {"cpu": str(planned.kind.cpu)}},
+        "resources": {"requests": {"cpu": str(planned.kind.cpu_of_pod)}},
     }
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    pod_set: dict[str, Any] = {"name": "main", "count": planned.kind.pods, "template": template}
+    if planned.kind.topology_request is not None:
+        pod_set["topologyRequest"] = dict(planned.kind.topology_request)
     spec = {
         "queueName": queue_name(planned.queue),
         "priority": planned.kind.priority,
-        "podSets": [{"name": "main", "count": 1, "template": template}],
+        "podSets": [pod_set],
     }
     return _object(names, "Workload", planned.name, spec)
 

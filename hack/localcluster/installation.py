@@ -31,6 +31,12 @@ Component = Literal["manager", "webhook", "visibility"]
 TOKEN_LIFETIME_S = 3600
 """The lifetime of a token, as in the chart."""
 
+PATIENT_LEASE: Mapping[str, str] = {"leaseDuration": "2m", "renewDeadline": "90s", "retryPeriod": "5s"}
+"""`leaderElection` of the configuration of a manager that tests or benchmarks need.
+
+It must not lose its lease and end when a busy machine delays it for seconds.
+"""
+
 _CHART = REPOSITORY / "charts" / "admitq"
 _READY_PATIENCE_S = 120.0
 

@@ -32,14 +32,12 @@ from admitq_api.labels import DEFAULT_GROUP, GROUPS, names_for
 from localcluster import access, binaries, crds, custom_kinds, preloaded, processes
 from localcluster.cluster import LocalCluster, all_clusters, reclaim_orphans
 from localcluster.folders import state_folder
-from localcluster.installation import Installation
+from localcluster.installation import PATIENT_LEASE, Installation
 from localcluster.locks import exclusive
 from localcluster.nodes import NodePool
 from localcluster.processes import Process
 from localcluster.waiting import eventually
 
-# Tests share managers. A manager must not lose its lease and end when a busy machine delays it for seconds.
-PATIENT_LEASE: Mapping[str, str] = {"leaseDuration": "2m", "renewDeadline": "90s", "retryPeriod": "5s"}
 # Enough nodes for tests of several workers at the same time.
 _POOL = NodePool(count=20, cpu="32", memory="128Gi")
 # Number of kept folders with logs of failed runs.

@@ -17,9 +17,9 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NODES, RUNTIME_CLASSES
 from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
-from localcluster.installation import Installation
+from localcluster.installation import PATIENT_LEASE, Installation
 from localcluster.locks import exclusive
-from localcluster.pytest_plugin import PATIENT_LEASE, fresh_namespace
+from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.example_check import ChooseState, ExampleCheck
 from tests.controlplane.hosts import two_racks
 from tests.controlplane.kind_cases import KindCase, load

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admitq_api.labels import ApiGroup
+from admitq_api.labels import ApiGroup, names_for
 from benchmarks import throughput
 from benchmarks.throughput import ThroughputPlan
 from benchmarks.throughput_connection import ThroughputFailed
@@ -21,8 +21,10 @@ def small_cluster(private_cluster: Callable[..., LocalCluster]) -> LocalCluster:
     return private_cluster((), component_names=("etcd", "kube-apiserver"))
 
 
-def plan(api_group: ApiGroup, command: str | None = None) -> ThroughputPlan:
-    return ThroughputPlan("baseline", SCALE, timeout_s=240.0, api_group=api_group, command=command)
+def plan(
+    api_group: ApiGroup, command: str | None = None, shape: str = "baseline", scale: float = SCALE
+) -> ThroughputPlan:
+    return ThroughputPlan(shape, scale, timeout_s=240.0, api_group=api_group, command=command)
 
 
 def test_small_load_finishes_and_is_measured(small_cluster: LocalCluster, api_group: ApiGroup):
@@ -50,6 +52,17 @@ def test_small_load_finishes_and_is_measured(small_cluster: LocalCluster, api_gr
     assert harness["create_late_s"]["count"] == WORKLOADS
     assert harness["job_write_wait_s"]["count"] >= WORKLOADS
     assert 0 < harness["cpu_share"] < 2
+
+
+def test_small_load_in_a_topology_is_placed_on_nodes(small_cluster: LocalCluster, api_group: ApiGroup):
+    result, passed = throughput.measure(small_cluster, plan(api_group, shape="topology", scale=0.001))
+    assert passed
+    assert result["finished"] == result["workloads"] == 30 * 9
+    with small_cluster.api() as api:
+        path = f"/apis/{names_for(api_group).api_version}/namespaces/bench/workloads"
+        for workload in api.request("GET", path)["items"]:
+            [part] = workload["status"]["admission"]["podSetAssignments"]
+            assert part["topologyAssignment"]["levels"] == ["kubernetes.io/hostname"]
 
 
 def status_writes(calls: dict[str, int], api_group: str) -> int:

@@ -1,10 +1,12 @@
 import json
+from collections import defaultdict
 from typing import Any
 
 import pytest
 
-from benchmarks import cli, topology
+from benchmarks import cli, topology, topology_end_to_end
 from benchmarks.cli import main
+from benchmarks.throughput import ThroughputPlan
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,38 @@ def test_missed_bound_is_the_status_of_the_command(
     monkeypatch.setattr(topology, "BOUNDS", {"node_event_us": 0.0})
     assert main(["topology", "--scale", "0.01", "--only", "node-event"]) == 1
     assert json.loads(capsys.readouterr().out)["node_event_us"] > 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "finished", "passed"),
+    [(12.9 * 3, True, True), (13.1 * 3, True, False), (10.0, False, False)],
+)
+def test_end_to_end_ratio_compares_seconds_of_a_workload_with_the_baseline(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    seconds: float,
+    finished: bool,
+    passed: bool,
+) -> None:
+    plans: list[ThroughputPlan] = []
+
+    def measured(plan: ThroughputPlan) -> tuple[dict[str, Any], bool]:
+        plans.append(plan)
+        if plan.shape == "baseline":
+            return defaultdict(int, wall_s=10.0, workloads=100), True
+        return defaultdict(int, wall_s=seconds, workloads=300), finished
+
+    monkeypatch.setattr(topology_end_to_end.throughput, "run", measured)
+    status = main(["topology", "--end-to-end", "--scale", "0.1", "--timeout", "60"])
+    assert status == (0 if passed else 1)
+    assert [(plan.shape, plan.scale, plan.timeout_s) for plan in plans] == [
+        ("baseline", 0.1, 60.0),
+        ("topology", 0.1, 60.0),
+    ]
+    figures: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (figures["benchmark"], figures["scale"]) == ("topology", 0.1)
+    assert figures["end_to_end_ratio"] == round(seconds / 30, 2)
+    assert (figures["baseline"]["wall_s"], figures["topology"]["wall_s"]) == (10.0, seconds)
 
 
 @pytest.mark.parametrize(
