@@ -111,6 +111,14 @@ class NodeSelectorTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """A term that nodes for a pod should satisfy, with a weight from 1 to 100."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceQuota:
     """The quota of one resource in one flavor. A limit of None does not limit."""
 
@@ -363,6 +371,7 @@ class PodSet(HashedOnce):
     group: str | None = None
     node_selector: Labels = ()
     required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    preferred_node_affinity: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology_request: TopologyRequest | None = None
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from admitq.core.model import SECOND
+from admitq.core.topology.rules import USUAL_RULES, PlacementRules
 
 DEFAULT_SAMPLING_INTERVAL = 300 * SECOND
 """Default number of nanoseconds between two samples of the usage of LocalQueues."""
@@ -93,7 +94,7 @@ class Placement:
     Attributes:
         shares_hosts: whether the usage of a host counts in all flavors with topologies that end with hosts
             (gate TASHandleOverlappingFlavors).
-        small_gaps_first: whether pods that require no domain get the fullest domains (gate TASProfileMixed).
+        rules: how domains are chosen.
         places_again: whether a workload that lost its place to another one in a cycle gets another place in
             the same cycle (gate TASRecomputeAssignmentWithinSchedulingCycle).
         replaces_hosts: whether pods of a failed host get another place (gate TASFailedNodeReplacement).
@@ -104,7 +105,7 @@ class Placement:
     """
 
     shares_hosts: bool = True
-    small_gaps_first: bool = True
+    rules: PlacementRules = USUAL_RULES
     places_again: bool = True
     replaces_hosts: bool = True
     evicts_unplaced: bool = True

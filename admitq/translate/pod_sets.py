@@ -11,6 +11,7 @@ from admitq.core.model import (
     NodeSelectorTerm,
     PodSet,
     PodTemplate,
+    PreferredTerm,
     ResourceProblem,
 )
 from admitq.translate.amounts import read_countable_amounts
@@ -66,21 +67,48 @@ def read_pod_spec(spec: Mapping[str, Any]) -> PodTemplate:
     return _read_template(spec, "spec", [])
 
 
-def _read_required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSelectorTerm, ...] | None:
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _read_node_affinity(spec: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     affinity = require_object(spec.get("affinity"), f"{field}.affinity")
-    node = require_object(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")
-    required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return require_object(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")
+
+
+def _read_required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSelectorTerm, ...] | None:
+    required = _read_node_affinity(spec, field).get(_REQUIRED)
     if required is None:
         return None
-    path = f"{field}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    path = f"{field}.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     return tuple(
-        NodeSelectorTerm(
-            tuple(
-                read_selector_requirement(item, f"{path}[{index}].matchExpressions[{place}]")
-                for place, item in enumerate(require_list(term.get("matchExpressions"), path))
-            )
-        )
+        _read_term(term, f"{path}[{index}]")
         for index, term in enumerate(require_list(required.get("nodeSelectorTerms"), path))
+    )
+
+
+def _read_preferred_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[PreferredTerm, ...]:
+    path = f"{field}.affinity.nodeAffinity.{_PREFERRED}"
+    preferred = require_list(_read_node_affinity(spec, field).get(_PREFERRED), path)
+    return tuple(_read_preferred_term(item, f"{path}[{index}]") for index, item in enumerate(preferred))
+
+
+def _read_preferred_term(raw: Any, path: str) -> PreferredTerm:
+    item = require_object(raw, path)
+    return PreferredTerm(
+        require_int(item.get("weight"), f"{path}.weight"),
+        _read_term(item.get("preference"), f"{path}.preference"),
+    )
+
+
+def _read_term(raw: Any, path: str) -> NodeSelectorTerm:
+    term = require_object(raw, path)
+    requirements = require_list(term.get("matchExpressions"), f"{path}.matchExpressions")
+    return NodeSelectorTerm(
+        tuple(
+            read_selector_requirement(item, f"{path}.matchExpressions[{place}]")
+            for place, item in enumerate(requirements)
+        )
     )
 
 
@@ -156,6 +184,7 @@ def _read_pod_set(
         group=None if group is None else require_text(group, f"{topology_field}.podSetGroupName"),
         node_selector=read_labels(spec.get("nodeSelector"), f"{spec_field}.nodeSelector"),
         required_node_affinity=_read_required_node_affinity(spec, spec_field),
+        preferred_node_affinity=_read_preferred_node_affinity(spec, spec_field),
         tolerations=read_tolerations(spec.get("tolerations"), f"{spec_field}.tolerations"),
         topology_request=read_topology_request(topology, topology_field),
     )

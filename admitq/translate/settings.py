@@ -17,6 +17,7 @@ from admitq.core.settings import (
     Transformation,
     TransformationOutput,
 )
+from admitq.core.topology.rules import PlacementRules
 from admitq_api.configuration import Configuration, sections
 from admitq_api.durations import format_duration
 from admitq_api.feature_gates import FeatureGates, Gate
@@ -61,7 +62,11 @@ def _placement(gates: FeatureGates) -> Placement | None:
         return None
     return Placement(
         shares_hosts=gates[Gate.TAS_HANDLE_OVERLAPPING_FLAVORS],
-        small_gaps_first=gates[Gate.TAS_PROFILE_MIXED],
+        rules=PlacementRules(
+            small_gaps_first=gates[Gate.TAS_PROFILE_MIXED],
+            balanced=gates[Gate.TAS_BALANCED_PLACEMENT],
+            prefers_nodes=gates[Gate.TAS_RESPECT_NODE_AFFINITY_PREFERRED],
+        ),
         places_again=gates[Gate.TAS_RECOMPUTE_ASSIGNMENT_WITHIN_CYCLE],
         replaces_hosts=gates[Gate.TAS_FAILED_NODE_REPLACEMENT],
         evicts_unplaced=gates[Gate.TAS_FAILED_NODE_REPLACEMENT_FAIL_FAST],

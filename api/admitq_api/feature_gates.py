@@ -149,6 +149,8 @@ REQUIRES: Mapping[Gate, tuple[Gate, ...]] = {
 
 IN_EFFECT = frozenset(
     {
+        Gate.TAS_BALANCED_PLACEMENT,
+        Gate.TAS_RESPECT_NODE_AFFINITY_PREFERRED,
         Gate.ADMISSION_FAIR_SHARING,
         Gate.ADMISSION_GATED_BY,
         Gate.ASSIGN_QUEUE_LABELS_FOR_PODS,

@@ -37,6 +37,7 @@ from admitq.core.model import (
     PodSet,
     PodTemplate,
     PreemptionPolicy,
+    PreferredTerm,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -62,6 +63,7 @@ from admitq.core.settings import (
 )
 from admitq.core.topology.domains import HOST_NAME, PODS, Node
 from admitq.core.topology.request import SliceLayer, TopologyRequest
+from admitq.core.topology.rules import PlacementRules
 from admitq.core.topology.topologies import PodOnNode
 
 QUEUES = ("a", "b", "c", "d", "e")
@@ -192,7 +194,11 @@ class Draw(random.Random):
             fair_sharing=FairSharing() if self.chance(0.2) else None,
             placement=Placement(
                 shares_hosts=self.often(True, False),
-                small_gaps_first=self.often(True, False),
+                rules=PlacementRules(
+                    small_gaps_first=self.often(True, False),
+                    balanced=self.often(False, True),
+                    prefers_nodes=self.often(False, True),
+                ),
                 places_again=self.often(True, False),
             ),
         )
@@ -463,7 +469,11 @@ class Draw(random.Random):
     def placed_pod_sets(self) -> tuple[PodSet, ...]:
         """Draw one or two podsets with requests of a topology. Of a group, the first has one pod."""
         main = self.pod_set("main", None)
-        main = replace(main, topology_request=self.topology_request(main.count))
+        main = replace(
+            main,
+            topology_request=self.topology_request(main.count),
+            preferred_node_affinity=self.often((), (PreferredTerm(2, IN_TWO_POOLS),)),
+        )
         if self.chance(0.8):
             return (main,)
         if self.chance(0.5):

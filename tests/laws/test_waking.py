@@ -72,6 +72,7 @@ NO_INPUT: Final = {
     "Workload.unhealthy_nodes": "decides about places for a workload that holds quota",
     "Workload.is_single_pod": "decides about places for a workload that holds quota",
     "PodSet.name": "identity",
+    "PodSet.preferred_node_affinity": "orders nodes; the cases place no pods",
     "PodSet.topology_request": "the cases place no pods; the laws of ``placed_player`` cover it",
 }
 """Fields that never make a workload fit when they change, with the reason."""

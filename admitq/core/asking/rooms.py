@@ -54,16 +54,16 @@ def _flavors_of(queue: ClusterQueueEntry, units: Sequence[UnitOptions]) -> list[
 def _rooms_in(
     world: World, flavor: str, units: Sequence[UnitOptions], demands: Sequence[PodSetDemand]
 ) -> list[_RoomOfUnit]:
-    topology, placement = world.topologies.get(flavor), world.topologies.placement
+    topology = world.topologies.get(flavor)
     rooms: list[_RoomOfUnit] = []
-    if topology is None or placement is None:
+    if topology is None:
         return rooms
     with world.topologies.assuming() as assume:
         for unit in units:
             if not _may_get(unit, flavor):
                 continue
             pods = tuple(to_place(demands[position], demands[position].count) for position in unit.positions)
-            placed = topology.place(pods, small_gaps_first=placement.small_gaps_first)
+            placed = topology.place(pods)
             room = topology.find_room(pods, fits=isinstance(placed, dict))
             if room is not None:
                 rooms.append(_RoomOfUnit(unit.names, pods, room))

@@ -26,8 +26,8 @@ def place_again(
         workload: a workload with quota.
         host: one of its unhealthy nodes. None of these gets pods.
     """
-    admission, placement = workload.admission, topologies.placement
-    assert admission is not None and placement is not None  # noqa: S101, PT018 narrows the types
+    admission = workload.admission
+    assert admission is not None, "places are those of an admission"  # noqa: S101 narrows the type
     by_name = {demand.pod_set.name: demand for demand in demands}
     parts = tuple(part for part in admission.pod_set_assignments if part.name in by_name)
     units = list_units(topologies.flavors, tuple(by_name[part.name] for part in parts), parts)
@@ -49,7 +49,7 @@ def place_again(
                 continue
             topology = topologies.get(unit.flavor)
             assert topology is not None, "only flavors with a topology have units"  # noqa: S101
-            moved = replace_host(topology, placed, host, small_gaps_first=placement.small_gaps_first)
+            moved = replace_host(topology, placed, host)
             if not isinstance(moved, dict):
                 return _refused(Unplaced(tuple(pods.name for pods in unit.pods), moved))
             found.update(moved)

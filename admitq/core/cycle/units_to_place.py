@@ -71,6 +71,7 @@ def to_place(demand: PodSetDemand, count: int) -> PodsToPlace:
         pod_set.topology_request or IMPLIED,
         pod_set.node_selector,
         pod_set.required_node_affinity,
+        pod_set.preferred_node_affinity,
         pod_set.tolerations,
     )
 
@@ -79,16 +80,12 @@ def find_places(
     topologies: Topologies, units: Sequence[Unit], *, without_usage: bool = False
 ) -> dict[str, TopologyAssignment] | Unplaced:
     """Return the places of podsets by name, or the podsets that have none."""
-    placement = topologies.placement
-    assert placement is not None, "there are topologies"  # noqa: S101 narrows the type
     found: dict[str, TopologyAssignment] = {}
     with topologies.assuming() as assume:
         for unit in units:
             topology = topologies.get(unit.flavor)
             assert topology is not None, "it would be refused"  # noqa: S101 narrows the type
-            placed = topology.place(
-                unit.pods, small_gaps_first=placement.small_gaps_first, without_usage=without_usage
-            )
+            placed = topology.place(unit.pods, without_usage=without_usage)
             if not isinstance(placed, dict):
                 return Unplaced(tuple(pods.name for pods in unit.pods), placed)
             found.update(placed)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from admitq.core.amounts import Amounts
-from admitq.core.model import HashedOnce, Labels, NodeSelectorTerm, Toleration
+from admitq.core.model import HashedOnce, Labels, NodeSelectorTerm, PreferredTerm, Toleration
 from admitq.core.selectors import find_untolerated_taint, requirement_holds
 from admitq.core.topology.domains import Domain, DomainTree
 from admitq.core.topology.refusals import NodeExclusion, NodeObstacle
@@ -32,7 +32,8 @@ class PodShape(HashedOnce):
 
     ``requests`` are those of one pod, ``leader`` those of the leader; None without one. The constraints on
     nodes are those of pods and leader together, with the tolerations of the flavor. ``layers`` has the
-    slices, outermost first. Without slices, each pod is a slice of the lowest level.
+    slices, outermost first. Without slices, each pod is a slice of the lowest level. Preferred terms give
+    hosts a score.
     """
 
     requests: Amounts
@@ -41,6 +42,7 @@ class PodShape(HashedOnce):
     node_selector: Labels = ()
     required_node_affinity: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     tolerations: tuple[tuple[Toleration, ...], ...] = ()
+    preferred_node_affinity: tuple[PreferredTerm, ...] = ()
 
     __hash__ = HashedOnce.__hash__
 
@@ -63,6 +65,8 @@ class Capacities:
         slices: how many slices fit; 0 below the level of the slices.
         slices_with_leader: as ``pods_with_leader``.
         has_leader: whether the leader fits.
+        scores: the sum of the weights of preferred terms that hosts with room satisfy; empty if the shape has
+            no such terms.
         excluded: the number of nodes on which no pod fits, by reason.
     """
 
@@ -74,6 +78,7 @@ class Capacities:
         self.excluded: Counter[NodeExclusion] = Counter()
         self.pods_with_leader: list[int] = self.pods if shape.leader is None else []
         self.slices_with_leader: list[int] = self.slices if shape.leader is None else []
+        self.scores: list[int] = []
         self._tree = tree
         self._without_usage = without_usage
         self._seen: int | None = None
@@ -107,6 +112,8 @@ class Capacities:
         self.pods.extend([0] * missing)
         self.slices.extend([0] * missing)
         self.has_leader.extend([False] * missing)
+        if self.shape.preferred_node_affinity:
+            self.scores.extend([0] * missing)
         if self.shape.leader is not None:
             self.pods_with_leader.extend([0] * missing)
             self.slices_with_leader.extend([0] * missing)
@@ -121,12 +128,27 @@ class Capacities:
             exclusion = exclusion or NodeExclusion(NodeObstacle.RESOURCE, self.scarcest(leaf))
         self._count_exclusion(leaf, exclusion)
         if leader is None:
-            return self._set(leaf, pods, pods, has_leader=False)
+            return self._set(leaf, pods, pods, has_leader=False, score=self._score(leaf) if pods else 0)
         has_leader = bool(pods or not exclusion or exclusion.obstacle is NodeObstacle.RESOURCE) and all(
             self._free(leaf, resource) >= amount for resource, amount in leader
         )
         with_leader = max(0, self._fitting(leaf, leader)) if has_leader else pods
-        return self._set(leaf, pods, with_leader, has_leader=has_leader)
+        score = self._score(leaf) if pods or has_leader else 0
+        return self._set(leaf, pods, with_leader, has_leader=has_leader, score=score)
+
+    def _score(self, leaf: Domain) -> int:
+        """Return the sum of the weights of preferred terms that a host satisfies. Only hosts have a score."""
+        terms = self.shape.preferred_node_affinity if self._tree.ends_with_hosts else ()
+        if not terms:
+            return 0
+        labels = [dict(node.labels) for node in leaf.nodes.values()]
+        return sum(
+            preferred.weight for preferred in terms if all(_holds(preferred.term, each) for each in labels)
+        )
+
+    def score_of(self, number: int) -> int:
+        """Return the score of a domain; 0 if the shape has no preferred terms."""
+        return self.scores[number] if self.scores else 0
 
     def _free(self, leaf: Domain, resource: str) -> int:
         free = leaf.allocatable.get(resource, 0) - leaf.assumed.get(resource, 0)
@@ -194,16 +216,18 @@ class Capacities:
         children = domain.children
         unit = self.shape.unit_of(domain.level + 1) if domain.level >= self._slice_level else 1
         pods = _sum(self.pods, children, unit)
+        score = _sum(self.scores, children, 1) if self.scores else 0
         if self.shape.leader is None:
-            return self._set(domain, pods, pods, has_leader=False)
+            return self._set(domain, pods, pods, has_leader=False, score=score)
         capable = [child for child in children if self.has_leader[child]]
         lost = [
             _round_down(self.pods[child], unit) - _round_down(self.pods_with_leader[child], unit)
             for child in capable
         ]
-        return self._set(domain, pods, pods - min(lost, default=0), has_leader=bool(capable))
+        with_leader = pods - min(lost, default=0)
+        return self._set(domain, pods, with_leader, has_leader=bool(capable), score=score)
 
-    def _set(self, domain: Domain, pods: int, with_leader: int, *, has_leader: bool) -> bool:
+    def _set(self, domain: Domain, pods: int, with_leader: int, *, has_leader: bool, score: int) -> bool:
         """Set the values of a domain. Return whether they changed."""
         number, level = domain.number, domain.level
         if level == self._slice_level:
@@ -214,8 +238,10 @@ class Capacities:
         else:
             slices = slices_with_leader = 0
         values = (pods, with_leader, slices, slices_with_leader, has_leader)
-        if values == self.values_of(domain):
+        if values == self.values_of(domain) and score == self.score_of(number):
             return False
+        if self.scores:
+            self.scores[number] = score
         self.pods[number], self.pods_with_leader[number] = pods, with_leader
         self.slices[number], self.slices_with_leader[number] = slices, slices_with_leader
         self.has_leader[number] = has_leader
@@ -245,9 +271,11 @@ class Capacities:
 
 
 def _accept(terms: tuple[NodeSelectorTerm, ...], labels: dict[str, str]) -> bool:
-    return any(
-        all(requirement_holds(requirement, labels) for requirement in term.requirements) for term in terms
-    )
+    return any(_holds(term, labels) for term in terms)
+
+
+def _holds(term: NodeSelectorTerm, labels: dict[str, str]) -> bool:
+    return all(requirement_holds(requirement, labels) for requirement in term.requirements)
 
 
 def _sum(values: list[int], numbers: Iterable[int], unit: int) -> int:

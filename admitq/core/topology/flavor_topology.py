@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import Amounts, add, amounts
-from admitq.core.model import Labels, NodeSelectorTerm, Toleration
+from admitq.core.model import Labels, NodeSelectorTerm, PreferredTerm, Toleration
 from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.capacities import Capacities, Layer, PodShape
 from admitq.core.topology.domains import PODS, Domain, DomainTree, LeafName
@@ -16,6 +16,7 @@ from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall,
 from admitq.core.topology.refusals import LayerShortfall, NoRoomInTopology, TopologyRefusal
 from admitq.core.topology.request import TopologyRequest
 from admitq.core.topology.rooms import TopologyRoom, describe_room
+from admitq.core.topology.rules import USUAL_RULES, PlacementRules
 
 _MOST_SHAPES: Final = 256
 """The number of shapes for which capacities are kept."""
@@ -31,6 +32,7 @@ class PodsToPlace:
     request: TopologyRequest
     node_selector: Labels = ()
     required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    preferred_node_affinity: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
 
     @property
@@ -66,6 +68,7 @@ class FlavorTopology:
         levels: the labels of its levels, the widest first.
         node_labels: the node labels of the flavor.
         tolerations: the tolerations that its pods get.
+        rules: how domains are chosen.
     """
 
     def __init__(
@@ -74,10 +77,12 @@ class FlavorTopology:
         levels: Sequence[str],
         node_labels: Labels = (),
         tolerations: tuple[Toleration, ...] = (),
+        rules: PlacementRules = USUAL_RULES,
     ) -> None:
         self.name: Final = topology
         self.tree: Final = DomainTree(levels, node_labels)
         self._tolerations: Final = tolerations
+        self._rules: Final = rules
         self._capacities: OrderedDict[tuple[PodShape, bool], Capacities] = OrderedDict()
 
     # --- usage ------------------------------------------------------------------------------------
@@ -123,7 +128,6 @@ class FlavorTopology:
         self,
         unit: Sequence[PodsToPlace],
         *,
-        small_gaps_first: bool = True,
         without_usage: bool = False,
         restriction: Restriction | None = None,
     ) -> Assignments | TopologyRefusal:
@@ -131,7 +135,6 @@ class FlavorTopology:
 
         Args:
             unit: podsets that are placed together: one, or a leader with its workers.
-            small_gaps_first: whether pods that require no domain get the fullest domains.
             without_usage: whether to assume that no other workload runs in the topology.
             restriction: the domain in which the pods must stay; None for any.
         """
@@ -149,13 +152,15 @@ class FlavorTopology:
             levels.level,
             may_widen=levels.may_widen,
             may_spread=levels.may_spread,
-            least_free_first=levels.is_unconstrained and small_gaps_first,
+            least_free_first=levels.is_unconstrained and self._rules.small_gaps_first,
+            balanced=levels.may_widen and self._rules.balanced,
             within=None if restriction is None else restriction.domain.number,
         )
         placement = place(order, self.tree, capacities)
         if isinstance(placement, Shortfall):
             return self._refusal(levels, workers, placement, capacities, restriction)
-        return self._assignments(placement, workers, leader)
+        nowhere = {pods.name: self._assignment(()) for pods in unit}
+        return nowhere | self._assignments(placement, workers, leader)
 
     def find_room(self, unit: Sequence[PodsToPlace], *, fits: bool) -> TopologyRoom | None:
         """Return how much of a unit each level could hold now; None if the levels do not suit the request.
@@ -180,6 +185,9 @@ class FlavorTopology:
             tuple(dict.fromkeys(pair for pods in podsets for pair in pods.node_selector)),
             tuple(pods.required_node_affinity for pods in podsets if pods.required_node_affinity),
             tuple(dict.fromkeys((*pods.tolerations, *self._tolerations) for pods in podsets)),
+            tuple(each for pods in podsets for each in pods.preferred_node_affinity)
+            if self._rules.prefers_nodes
+            else (),
         )
 
     def _capacities_of(self, shape: PodShape, *, without_usage: bool) -> Capacities:
@@ -241,6 +249,8 @@ class FlavorTopology:
 
 
 def _split(unit: Sequence[PodsToPlace]) -> tuple[PodsToPlace, PodsToPlace | None]:
-    """Return the workers and the leader: of two podsets, the smaller one is the leader."""
+    """Return the workers and the leader: of two podsets, the smaller one is the leader, if it has pods."""
     leader, *others = sorted(unit, key=lambda pods: pods.count)
-    return (others[0], leader) if others else (leader, None)
+    if not others:
+        return leader, None
+    return others[0], leader if leader.count else None

@@ -11,13 +11,22 @@ The same greedy choice is made everywhere (``_choose``), by one of two algorithm
 - *LeastFreeCapacity* takes those with the least free capacity first. So large gaps stay free for others.
 
 The last slice may be incomplete, if the number of pods is not a multiple of the size of slices.
+
+Pods that prefer a level can get balanced shares of its domains instead (``balance``). Each domain then keeps
+its share on the levels below. If no siblings hold all slices, the choice above is made.
+
+If pods prefer hosts by node affinity, domains with the highest score come first. Among domains of which one
+suffices, only those with the highest score are compared. A domain that does not suffice is never taken for
+its score alone, where one domain is searched.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import takewhile
+from math import log
 from typing import NamedTuple
 
+from admitq.core.topology.balance import Room, Share, balance
 from admitq.core.topology.capacities import Capacities
 from admitq.core.topology.domains import Domain, DomainTree
 
@@ -32,6 +41,7 @@ class PlacementOrder:
         may_widen: whether wider levels may be tried if no domain of the level suffices (preferred).
         may_spread: whether several domains of the level may be used (not required).
         least_free_first: whether to use LeastFreeCapacity.
+        balanced: whether to try balanced shares first.
         within: the number of the only domain of the level that may be used; None for all.
     """
 
@@ -40,6 +50,7 @@ class PlacementOrder:
     may_widen: bool = False
     may_spread: bool = False
     least_free_first: bool = False
+    balanced: bool = False
     within: int | None = None
 
 
@@ -55,14 +66,6 @@ class Shortfall(NamedTuple):
 
     fitting: int
     wanted: int
-
-
-class _Share(NamedTuple):
-    """What a chosen domain gets: units (slices or pods), and whether the leader."""
-
-    domain: int
-    units: int
-    has_leader: bool
 
 
 def place(order: PlacementOrder, tree: DomainTree, capacities: Capacities) -> Placement | Shortfall:
@@ -120,12 +123,15 @@ class _Search:
     def run(self) -> Placement | Shortfall:
         """Return the placement, or how much fits."""
         level, need = self._order.level, self._slices
+        balanced = self._balance() if self._order.balanced and need else None
+        if balanced is not None:
+            return self._descend(balanced, level, keeps_shares=True)
         while True:
             within = self._order.within
             domains = self._tree.by_level[level] if within is None else [within]
             single = self._find_smallest(self._candidates(domains), need, self._in_slices)
             if single is not None:
-                return self._descend([_Share(single, need, self._needs_leader)], level)
+                return self._descend([Share(single, need, self._needs_leader)], level)
             if not (self._order.may_widen and level > 0):
                 break
             level -= 1
@@ -152,13 +158,56 @@ class _Search:
             return domains
         return [domain for domain in domains if self._capacities.has_leader[domain]]
 
+    def _balance(self) -> list[Share] | None:
+        """Return balanced shares of domains of the requested level; None if no siblings hold all slices."""
+        tree, level, sizes = self._tree, self._order.level, self._in_slices
+        above = [tree.domains[number].children for number in tree.by_level[level - 1]] if level else None
+        has_leader = self._capacities.has_leader
+        sets = [
+            [
+                Room(each, sizes.of(each), sizes.beside_leader(each) if has_leader[each] else None)
+                for each in siblings
+            ]
+            for siblings in above or [tree.by_level[level]]
+        ]
+        return balance(sets, self._slices, needs_leader=self._needs_leader, order=self._evenest_first)
+
+    def _evenest_first(self, number: int) -> tuple[float, tuple[str, ...]]:
+        """Return the order of domains with equal room: by the entropy of the room in their children."""
+        domain, pods = self._tree.domains[number], self._capacities.pods
+        rooms = [pods[child] for child in domain.children if pods[child]]
+        total = sum(rooms)
+        entropy = -sum(room / total * log(room / total) for room in rooms)
+        # Rounded, so that the order of the sum does not matter.
+        return -round(entropy, 9), domain.values
+
     # --- the levels below -------------------------------------------------------------------------
 
-    def _descend(self, shares: list[_Share], level: int) -> Placement:
+    def _descend(self, shares: list[Share], level: int, *, keeps_shares: bool = False) -> Placement:
+        """Distribute slices of domains of a level over leaves.
+
+        Args:
+            shares: what each domain of the level gets.
+            level: the level.
+            keeps_shares: whether the slices of a domain stay in it. Otherwise, they are distributed together
+                over the children of all domains, down to the level of slices.
+        """
         domains, values_of = self._tree.domains, self._tree.values_of
         while level < self._slice_level:
             level += 1
             shares.sort(key=lambda share: values_of(share.domain))
+            if keeps_shares:
+                shares = [
+                    each
+                    for share in shares
+                    for each in self._choose(
+                        domains[share.domain].children,
+                        share.units,
+                        self._in_slices,
+                        needs_leader=share.has_leader,
+                    )
+                ]
+                continue
             children = [child for share in shares for child in domains[share.domain].children]
             units = sum(share.units for share in shares)
             shares = self._choose(children, units, self._in_slices, needs_leader=self._needs_leader)
@@ -171,7 +220,7 @@ class _Search:
             tuple((domains[share.domain], share.units) for share in shares if share.units), leader
         )
 
-    def _distribute(self, share: _Share, level: int) -> list[_Share]:
+    def _distribute(self, share: Share, level: int) -> list[Share]:
         """Distribute the pods of a domain over its children."""
         capacities, unit = self._capacities, self._capacities.shape.unit_of(level)
         sizes = _Sizes(capacities.pods, capacities.pods_with_leader, unit)
@@ -181,9 +230,7 @@ class _Search:
 
     # --- the greedy choice ------------------------------------------------------------------------
 
-    def _choose(
-        self, domains: Sequence[int], need: int, sizes: _Sizes, *, needs_leader: bool
-    ) -> list[_Share]:
+    def _choose(self, domains: Sequence[int], need: int, sizes: _Sizes, *, needs_leader: bool) -> list[Share]:
         """Choose domains that hold so many units together. All domains together must hold them.
 
         Args:
@@ -192,21 +239,22 @@ class _Search:
             sizes: how many units each domain holds.
             needs_leader: whether one of the domains must hold the leader.
         """
-        shares: list[_Share] = []
+        shares: list[Share] = []
         if needs_leader:
             first = self._find_leader_domain(domains, need, sizes)
             units = min(need, sizes.beside_leader(first))
-            shares.append(_Share(first, units, has_leader=True))
+            shares.append(Share(first, units, has_leader=True))
             need -= units
             domains = [domain for domain in domains if domain != first]
         ordered = self._in_order(domains, sizes) if need else []
         for index, domain in enumerate(ordered):
             size = sizes.of(domain)
             if size >= need:
-                last = domain if self._order.least_free_first else _find_last(ordered, index, need, sizes)
-                shares.append(_Share(last, need, has_leader=False))
+                if not self._order.least_free_first:
+                    domain = self._find_last(ordered[index:], need, sizes)  # noqa: PLW2901
+                shares.append(Share(domain, need, has_leader=False))
                 break
-            shares.append(_Share(domain, size, has_leader=False))
+            shares.append(Share(domain, size, has_leader=False))
             need -= size
         return shares
 
@@ -217,8 +265,11 @@ class _Search:
         ordered = list(filter(of, domains))
         if sizes.plain is not pods or sizes.unit > 1:
             ordered.sort(key=pods.__getitem__)
-        # Both sorts are stable, also the descending one.
+        # All sorts are stable, also the descending ones.
         ordered.sort(key=of, reverse=not self._order.least_free_first)
+        scores = self._capacities.scores
+        if scores:
+            ordered.sort(key=scores.__getitem__, reverse=True)
         return ordered
 
     def _find_leader_domain(self, domains: Sequence[int], need: int, sizes: _Sizes) -> int:
@@ -229,28 +280,40 @@ class _Search:
         single = None if least_free_first else self._find_smallest(affordable, need, sizes)
         if single is not None:
             return single
-        sign = 1 if least_free_first else -1
-        return min(affordable, key=lambda each: (sign * sizes.beside_leader(each), with_leader[each]))
+        sign, score = 1 if least_free_first else -1, self._capacities.score_of
+        return min(
+            affordable, key=lambda each: (-score(each), sign * sizes.beside_leader(each), with_leader[each])
+        )
 
     def _find_smallest(self, domains: Sequence[int], need: int, sizes: _Sizes) -> int | None:
-        """Return the domain with the fewest units that suffice; of equal ones that with the fewest pods."""
+        """Return the domain with the fewest units that suffice; of equal ones that with the fewest pods.
+
+        Only domains with the highest score of those that suffice are compared.
+        """
         found = sizes.with_leader if sizes.unit == 1 else [size // sizes.unit for size in sizes.with_leader]
+        scores = self._capacities.scores
+        if scores:
+            highest = max((scores[domain] for domain in domains if found[domain] >= need), default=0)
+            domains = [domain for domain in domains if scores[domain] == highest]
         least = min([size for size in map(found.__getitem__, domains) if size >= need], default=None)
         if least is None:
             return None
         smallest = [domain for domain in domains if found[domain] == least]
         return min(smallest, key=self._capacities.pods_with_leader.__getitem__)
 
+    def _find_last(self, ordered: Sequence[int], need: int, sizes: _Sizes) -> int:
+        """Return the smallest domain that suffices, of domains in order; the first of equal ones.
 
-def _find_last(ordered: Sequence[int], start: int, need: int, sizes: _Sizes) -> int:
-    """Return the smallest domain that suffices, of domains in descending order; the first of equal ones."""
-    sufficient = takewhile(lambda domain: sizes.of(domain) >= need, islice(ordered, start, None))
-    return min(sufficient, key=sizes.of)
+        The first domain suffices. Those with a lower score than it are not compared.
+        """
+        score, highest = self._capacities.score_of, self._capacities.score_of(ordered[0])
+        sufficient = takewhile(lambda each: sizes.of(each) >= need and score(each) == highest, ordered)
+        return min(sufficient, key=sizes.of)
 
 
-def _in_pods(shares: Iterable[_Share], count: int, unit: int) -> list[_Share]:
+def _in_pods(shares: Iterable[Share], count: int, unit: int) -> list[Share]:
     """Return shares in pods. If the last unit is not complete, the last domain gets fewer pods."""
-    result: list[_Share] = []
+    result: list[Share] = []
     for share in shares:
         pods = min(count, share.units * unit)
         count -= pods

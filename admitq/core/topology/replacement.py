@@ -55,7 +55,7 @@ def _count_on(assignment: TopologyAssignment, host: str) -> int:
 
 
 def replace_host(
-    topology: FlavorTopology, unit: Sequence[PlacedPods], host: str, *, small_gaps_first: bool = True
+    topology: FlavorTopology, unit: Sequence[PlacedPods], host: str
 ) -> dict[str, TopologyAssignment] | TopologyRefusal:
     """Return new assignments of the podsets with pods on a failed host, by name, or why there are none.
 
@@ -63,7 +63,6 @@ def replace_host(
         topology: the topology of the flavor. The host must have no free capacity in it.
         unit: podsets that were placed together: one, or a leader with its workers.
         host: the failed host. At least one of the podsets has pods there.
-        small_gaps_first: whether pods that require no domain get the fullest domains.
     """
     staying: dict[str, _Leaves] = {}
     for pods, assignment in unit:
@@ -91,7 +90,7 @@ def replace_host(
             [leaf for leaves in staying.values() for leaf, _ in leaves],
             workers.count,
         )
-    found = topology.place(missing, small_gaps_first=small_gaps_first, restriction=restriction)
+    found = topology.place(missing, restriction=restriction)
     if not isinstance(found, dict):
         return found
     return {name: _merge(topology, staying[name], added) for name, added in found.items()}

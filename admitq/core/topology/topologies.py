@@ -240,10 +240,10 @@ class Topologies:
         self.generation += 1
         name = flavor.topology_name or ""
         levels = self.levels.get(name)
-        if levels is None:
+        if levels is None or self.placement is None:
             self._by_flavor.pop(flavor.name, None)
             return
-        topology = FlavorTopology(name, levels, flavor.node_labels, flavor.tolerations)
+        topology = FlavorTopology(name, levels, flavor.node_labels, flavor.tolerations, self.placement.rules)
         self._by_flavor[flavor.name] = topology
         for node in self.nodes.values():
             topology.tree.set_node(node)

@@ -168,6 +168,9 @@ SHOWN: Final = {
         "unit/workloads/test_admission_patches.py: "
         "test_gate_decides_whether_host_prefixes_have_their_own_slices"
     ),
+    Gate.TAS_BALANCED_PLACEMENT: _both(
+        "unit/core/test_flavor_topology.py: test_balanced_placement_gives_equal_shares_of_few_domains"
+    ),
     Gate.TAS_FAILED_NODE_REPLACEMENT: _both(
         "unit/core/test_second_pass.py: test_workload_with_pods_on_a_failed_host_needs_a_second_pass"
     ),
@@ -194,6 +197,9 @@ SHOWN: Final = {
     Gate.TAS_REPLACE_NODE_NOT_READY_OVER_FIXED_TIME: _both(_NODE_FAILURES),
     Gate.TAS_REPLACE_NODE_ON_NODE_TAINTS: _both(_NODE_FAILURES),
     Gate.TAS_REPLACE_NODE_ON_POD_TERMINATION: _both(_NODE_FAILURES),
+    Gate.TAS_RESPECT_NODE_AFFINITY_PREFERRED: _both(
+        "unit/core/test_flavor_topology.py: test_preferred_nodes_come_first_only_with_the_gate"
+    ),
     Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE: _both(_SWITCHED_OFF),
     Gate.TOPOLOGY_AWARE_SCHEDULING: Shown(
         "unit/webhooks/test_topology_requests.py: test_elastic_job_may_only_use_unconstrained_topology",

@@ -8,7 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
-from admitq.core.model import NodeSelectorTerm, SelectorOperator, SelectorRequirement, Taint, Toleration
+from admitq.core.model import (
+    NodeSelectorTerm,
+    PreferredTerm,
+    SelectorOperator,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
 from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.capacities import Layer
 from admitq.core.topology.domains import HOST_NAME, Node
@@ -25,6 +32,7 @@ from admitq.core.topology.refusals import (
     SlicesAboveRequest,
 )
 from admitq.core.topology.request import SliceLayer, TopologyRequest
+from admitq.core.topology.rules import USUAL_RULES, PlacementRules
 from admitq_api.topology_assignments import encode
 
 LEVELS = ("block", "rack", HOST_NAME)
@@ -69,9 +77,13 @@ def test_levels_of_requests(request_: TopologyRequest, found: object) -> None:
 # --- placement ------------------------------------------------------------------------------------------
 
 
-def topology(rooms: dict[str, int], tolerations: tuple[Toleration, ...] = ()) -> FlavorTopology:
+def topology(
+    rooms: dict[str, int],
+    tolerations: tuple[Toleration, ...] = (),
+    rules: PlacementRules = USUAL_RULES,
+) -> FlavorTopology:
     """A topology with hosts such as ``r1-a`` in rack ``r1``, with room for so many pods of one CPU."""
-    found = FlavorTopology("tree", ("rack", HOST_NAME), tolerations=tolerations)
+    found = FlavorTopology("tree", ("rack", HOST_NAME), tolerations=tolerations, rules=rules)
     for name, pods in rooms.items():
         found.tree.set_node(node(name, pods))
     return found
@@ -136,11 +148,154 @@ def test_usage_of_others_is_ignored_on_an_empty_cluster() -> None:
 
 
 def test_without_the_small_gaps_first_large_gaps_are_filled_first() -> None:
-    placed = topology(ROOMS)
-    assert placed.place([pods(5, unconstrained())]) == {"main": on_hosts(r1_b=2, r2_a=3)}
-    assert placed.place([pods(5, unconstrained())], small_gaps_first=False) == {
-        "main": on_hosts(r1_a=4, r1_b=1)
-    }
+    unit = [pods(5, unconstrained())]
+    assert topology(ROOMS).place(unit) == {"main": on_hosts(r1_b=2, r2_a=3)}
+    placed = topology(ROOMS, rules=PlacementRules(small_gaps_first=False))
+    assert placed.place(unit) == {"main": on_hosts(r1_a=4, r1_b=1)}
+
+
+@pytest.mark.parametrize(
+    ("rooms", "unit", "usual", "balanced"),
+    [
+        (
+            {"r1-a": 4, "r1-b": 4, "r1-c": 4, "r1-d": 1},
+            [pods(9, preferred(HOST_NAME))],
+            {"main": on_hosts(r1_a=4, r1_b=4, r1_d=1)},
+            {"main": on_hosts(r1_a=3, r1_b=3, r1_c=3)},
+        ),
+        (
+            {"r1-a": 5, "r1-b": 2, "r2-a": 4, "r2-b": 3},
+            [pods(7, preferred(HOST_NAME))],
+            {"main": on_hosts(r1_a=5, r1_b=2)},
+            {"main": on_hosts(r2_a=4, r2_b=3)},
+        ),
+        (
+            {"r1-a": 5, "r1-b": 4, "r1-c": 3},
+            [pods(7, preferred(HOST_NAME))],
+            {"main": on_hosts(r1_a=5, r1_c=2)},
+            {"main": on_hosts(r1_b=4, r1_c=3)},
+        ),
+        (
+            {"r1-a": 9, "r1-b": 3},
+            [pods(3, preferred(HOST_NAME))],
+            {"main": on_hosts(r1_b=3)},
+            {"main": on_hosts(r1_b=3)},
+        ),
+        (
+            {"r1-a": 4, "r1-b": 2, "r2-a": 3, "r2-b": 3},
+            [pods(8, preferred("rack"))],
+            {"main": on_hosts(r1_a=4, r1_b=1, r2_a=3)},
+            {"main": on_hosts(r1_a=4, r2_a=3, r2_b=1)},
+        ),
+        (
+            {"r1-a": 5, "r1-b": 1, "r2-a": 3, "r2-b": 3, "r3-a": 3, "r3-b": 3},
+            [pods(8, preferred("rack"))],
+            {"main": on_hosts(r1_a=5, r2_a=3)},
+            {"main": on_hosts(r2_a=3, r2_b=1, r3_a=3, r3_b=1)},
+        ),
+        (
+            {"r1-a": 4, "r1-b": 4, "r1-c": 4},
+            [pods(1, preferred(HOST_NAME), "leader", 2000), pods(6, preferred(HOST_NAME), "workers")],
+            {"leader": on_hosts(r1_a=1), "workers": on_hosts(r1_a=2, r1_b=4)},
+            {"leader": on_hosts(r1_a=1), "workers": on_hosts(r1_a=2, r1_b=4)},
+        ),
+        (
+            {"r1-a": 2, "r2-a": 2},
+            [pods(4, preferred(HOST_NAME))],
+            {"main": on_hosts(r1_a=2, r2_a=2)},
+            {"main": on_hosts(r1_a=2, r2_a=2)},
+        ),
+        (
+            {"r1-a": 2, "r1-b": 2},
+            [pods(1, preferred(HOST_NAME), "leader", 3000), pods(1, preferred(HOST_NAME), "workers")],
+            (0, 1),
+            (0, 1),
+        ),
+        ({"r1-a": 2}, [pods(0, preferred(HOST_NAME))], {"main": on_hosts()}, {"main": on_hosts()}),
+        (
+            {"r1-a": 2},
+            [pods(0, preferred(HOST_NAME), "leader", 9000), pods(0, preferred(HOST_NAME), "workers")],
+            {"leader": on_hosts(), "workers": on_hosts()},
+            {"leader": on_hosts(), "workers": on_hosts()},
+        ),
+        (
+            {"r1-a": 4, "r1-b": 2},
+            [pods(5, required("rack"))],
+            {"main": on_hosts(r1_a=4, r1_b=1)},
+            {"main": on_hosts(r1_a=4, r1_b=1)},
+        ),
+    ],
+    ids=[
+        "equal shares",
+        "the siblings with the largest smallest share",
+        "the least room that suffices",
+        "one host that suffices",
+        "racks keep their shares",
+        "racks with equally large hosts first",
+        "a leader",
+        "no siblings hold all",
+        "no host holds the leader",
+        "no pods",
+        "no pods of leader and workers",
+        "a required level",
+    ],
+)
+def test_balanced_placement_gives_equal_shares_of_few_domains(
+    rooms: dict[str, int], unit: list[PodsToPlace], usual: object, balanced: object
+) -> None:
+    for rules, found in ((USUAL_RULES, usual), (PlacementRules(balanced=True), balanced)):
+        placed = topology(rooms, rules=rules).place(unit)
+        shown = (placed.fitting, placed.wanted) if isinstance(placed, NoRoomInTopology) else placed
+        assert shown == found, rules
+
+
+def prefer(*weights: tuple[str, int]) -> tuple[PreferredTerm, ...]:
+    return tuple(
+        PreferredTerm(
+            weight, NodeSelectorTerm((SelectorRequirement(HOST_NAME, SelectorOperator.IN, (host,)),))
+        )
+        for host, weight in weights
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "request_", "preferred_nodes", "usual", "found"),
+    [
+        (2, required("rack"), [("r2-a", 1)], on_hosts(r1_b=2), on_hosts(r2_a=2)),
+        (4, unconstrained(), [("r2-b", 5)], on_hosts(r1_a=4), on_hosts(r1_a=4)),
+        (5, unconstrained(), [("r1-a", 5)], on_hosts(r1_b=2, r2_a=3), on_hosts(r1_a=4, r1_b=1)),
+        (5, required("rack"), [("r2-b", 5)], on_hosts(r1_a=4, r1_b=1), on_hosts(r2_a=2, r2_b=3)),
+        (6, required("rack"), [("r2-b", 5), ("r1-a", 9)], on_hosts(r1_a=4, r1_b=2), on_hosts(r1_a=4, r1_b=2)),
+    ],
+    ids=[
+        "a rack with a preferred host",
+        "a preferred host that does not suffice",
+        "preferred hosts first",
+        "a preferred host of a rack first",
+        "the rack with the highest score",
+    ],
+)
+def test_preferred_nodes_come_first_only_with_the_gate(
+    count: int,
+    request_: TopologyRequest,
+    preferred_nodes: list[tuple[str, int]],
+    usual: TopologyAssignment,
+    found: TopologyAssignment,
+) -> None:
+    unit = [replace(pods(count, request_), preferred_node_affinity=prefer(*preferred_nodes))]
+    assert topology(ROOMS).place(unit) == {"main": usual}
+    assert topology(ROOMS, rules=PlacementRules(prefers_nodes=True)).place(unit) == {"main": found}
+
+
+def test_full_hosts_and_other_leaves_than_hosts_have_no_score() -> None:
+    rules = PlacementRules(prefers_nodes=True)
+    unit = [replace(pods(2, required("rack")), preferred_node_affinity=prefer(("r2-a", 1)))]
+    full = topology({"r1-a": 4, "r2-a": 0, "r2-b": 9}, rules=rules)
+    assert full.place(unit) == {"main": on_hosts(r1_a=2)}
+    racks = FlavorTopology("tree", ("rack",), rules=rules)
+    for host in ("r1-a", "r2-a"):
+        racks.tree.set_node(node(host, 2))
+    assert racks.place(unit) == {"main": TopologyAssignment(("rack",), ((("r1",), 2),))}
 
 
 def test_other_leaves_than_hosts_are_named_by_all_values() -> None:

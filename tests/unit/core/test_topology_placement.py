@@ -1,6 +1,7 @@
 """Placement in a topology: worked examples, and the reference on random trees."""
 
 from dataclasses import replace
+from itertools import starmap
 from typing import cast
 
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from admitq.core.amounts import amounts
+from admitq.core.model import NodeSelectorTerm, PreferredTerm, SelectorOperator, SelectorRequirement
 from admitq.core.topology.capacities import Capacities, Layer, PodShape
 from admitq.core.topology.domains import HOST_NAME, DomainTree, Node
 from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall, place
-from tests.unit.core.topology_reference import Question, Reference, Values
+from tests.unit.core.topology_reference import Free, Question, Reference, Values
 
 LEVELS = ("block", "rack", HOST_NAME)
 
@@ -20,7 +22,7 @@ def tree_of(free: dict[Values, dict[str, int]]) -> DomainTree:
     depth = len(next(iter(free)))
     tree = DomainTree(LEVELS[-depth:])
     for values, allocatable in free.items():
-        labels = tuple(zip(tree.levels, values, strict=True))
+        labels = (*zip(tree.levels, values, strict=True), ("host", values[-1]))
         tree.set_node(Node("-".join(values), labels, allocatable=amounts(allocatable)))
     return tree
 
@@ -30,6 +32,7 @@ def answer(tree: DomainTree, question: Question) -> object:
         amounts(question.requests),
         tuple(Layer(*layer) for layer in question.layers),
         None if question.leader is None else amounts(question.leader),
+        preferred_node_affinity=tuple(starmap(prefer, question.weights.items())),
     )
     capacities = Capacities(tree, shape)
     capacities.refresh()
@@ -39,8 +42,14 @@ def answer(tree: DomainTree, question: Question) -> object:
         may_widen=question.mode == "preferred",
         may_spread=question.mode != "required",
         least_free_first=question.least_free,
+        balanced=question.balanced and question.mode == "preferred",
     )
     return readable(place(order, tree, capacities))
+
+
+def prefer(host: str, weight: int) -> PreferredTerm:
+    is_host = SelectorRequirement("host", SelectorOperator.IN, (host,))
+    return PreferredTerm(weight, NodeSelectorTerm((is_host,)))
 
 
 def readable(found: Placement | Shortfall) -> object:
@@ -65,9 +74,13 @@ def worlds(draw: st.DrawFn) -> dict[Values, dict[str, int]]:
     return free
 
 
+leaders = st.none() | st.fixed_dictionaries({"cpu": st.integers(1, 5), "pods": st.just(1)})
+
+
 @st.composite
-def questions(draw: st.DrawFn, depth: int) -> Question:
-    last = depth - 1
+def questions(draw: st.DrawFn, free: Free) -> Question:
+    hosts = sorted(leaf[-1] for leaf in free)
+    last = len(next(iter(free))) - 1
     slice_level = draw(st.integers(0, last))
     level = draw(st.integers(0, slice_level))
     inner_levels = (
@@ -81,9 +94,11 @@ def questions(draw: st.DrawFn, depth: int) -> Question:
         count=draw(st.integers(1, 20)),
         level=level,
         layers=tuple(zip([slice_level, *inner_levels], sizes, strict=True)),
-        leader=draw(st.none() | st.fixed_dictionaries({"cpu": st.integers(1, 5), "pods": st.just(1)})),
+        leader=draw(leaders),
         mode=draw(st.sampled_from(["required", "preferred", "unconstrained"])),
         least_free=draw(st.booleans()),
+        balanced=draw(st.booleans()),
+        weights=draw(st.dictionaries(st.sampled_from(hosts), st.integers(1, 2), max_size=3)),
     )
 
 
@@ -91,7 +106,7 @@ def questions(draw: st.DrawFn, depth: int) -> Question:
 @given(st.data())
 def test_placement_is_that_of_the_reference(data: st.DataObject) -> None:
     free = data.draw(worlds())
-    question = data.draw(questions(len(next(iter(free)))))
+    question = data.draw(questions(free))
     assert answer(tree_of(free), question) == Reference(free, question).answer()
 
 
@@ -101,7 +116,7 @@ def test_placement_is_that_of_the_reference(data: st.DataObject) -> None:
 @given(st.data())
 def test_placement_is_that_of_the_reference_in_many_cases(data: st.DataObject) -> None:
     free = data.draw(worlds())
-    question = data.draw(questions(len(next(iter(free)))))
+    question = data.draw(questions(free))
     assert answer(tree_of(free), question) == Reference(free, question).answer()
 
 
@@ -109,7 +124,7 @@ def test_placement_is_that_of_the_reference_in_many_cases(data: st.DataObject) -
 @given(st.data())
 def test_best_fit_uses_the_fewest_domains_of_the_highest_tried_level(data: st.DataObject) -> None:
     free = data.draw(worlds())
-    question = replace(data.draw(questions(len(next(iter(free))))), leader=None, least_free=False)
+    question = replace(data.draw(questions(free)), leader=None, least_free=False, balanced=False, weights={})
     found = answer(tree_of(free), question)
     assume(isinstance(found, tuple) and isinstance(found[0], dict))
     assert isinstance(found, tuple)

@@ -5,7 +5,9 @@ by walking over all leaves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from math import log
 
 Values = tuple[str, ...]
 Free = Mapping[Values, Mapping[str, int]]
@@ -22,6 +24,9 @@ class Question:
     leader: Mapping[str, int] | None = None
     mode: str = "required"
     least_free: bool = False
+    balanced: bool = False
+    weights: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The weights of hosts that the pods prefer."""
 
 
 class Reference:
@@ -90,6 +95,14 @@ class Reference:
         ]
         return total - min(losses) if with_leader and losses else total
 
+    def score(self, domain: Values) -> int:
+        """The weights of the hosts of a domain that have room."""
+        return sum(
+            self.q.weights.get(leaf[-1], 0)
+            for leaf in self.free
+            if leaf[: len(domain)] == domain and (self.pods(leaf) or self.leads(leaf))
+        )
+
     # --- the search -------------------------------------------------------------------------------
 
     def domains(self, level: int) -> list[Values]:
@@ -103,14 +116,17 @@ class Reference:
         if self.q.mode == "preferred":
             levels = list(range(self.q.level, -1, -1))
         needs_leader = self.q.leader is not None
+        balanced = self.balance(need) if self.q.balanced and self.q.mode == "preferred" else None
+        if balanced is not None:
+            return self.descend(balanced, keeps_shares=True)
         for level in levels:
             fitting = [
-                (self.slices(one, with_leader=True), self.pods(one, with_leader=True), one)
+                (-self.score(one), self.slices(one, with_leader=True), self.pods(one, with_leader=True), one)
                 for one in self.domains(level)
                 if self.slices(one, with_leader=True) >= need and (self.leads(one) or not needs_leader)
             ]
             if fitting:
-                return self.descend([(min(fitting)[2], need, needs_leader)])
+                return self.descend([(min(fitting)[3], need, needs_leader)])
         domains = self.domains(levels[-1])
         leading = [one for one in domains if self.leads(one)]
         if self.q.mode == "required":
@@ -138,34 +154,130 @@ class Reference:
         if needs_leader:
             slack = sum(size for _, size, _ in sized) - need
             able = [
-                (sign * beside, self.pods(one, with_leader=True), one, beside)
+                (-self.score(one), sign * beside, self.pods(one, with_leader=True), one, beside)
                 for one, size, beside in sized
                 if self.leads(one) and size - beside <= slack
             ]
             if not able:
                 return None
-            enough = [(beside, pods, one, beside) for _, pods, one, beside in able if beside >= need]
+            enough = [
+                (score, beside, pods, one, beside) for score, _, pods, one, beside in able if beside >= need
+            ]
             first = min(enough) if enough and not self.q.least_free else min(able)
-            taken.append((first[2], min(need, first[3]), True))
+            taken.append((first[3], min(need, first[4]), True))
             need -= taken[0][1]
-            sized = [each for each in sized if each[0] != first[2]]
-        order = sorted((sign * size, self.pods(one), one, size) for one, size, _ in sized)
+            sized = [each for each in sized if each[0] != first[3]]
+        order = sorted(
+            (-self.score(one), sign * size, self.pods(one), one, size) for one, size, _ in sized if size
+        )
         while need > 0:
             if not order:
                 return None
-            if order[0][3] < need:
-                _, _, one, size = order.pop(0)
+            if order[0][4] < need:
+                _, _, _, one, size = order.pop(0)
                 taken.append((one, size, False))
                 need -= size
                 continue
-            enough = [(size, pods, one) for _, pods, one, size in order if size >= need]
-            last = order[0][2] if self.q.least_free else min(enough)[2]
+            enough = [(score, size, pods, one) for score, _, pods, one, size in order if size >= need]
+            last = order[0][3] if self.q.least_free else min(enough)[3]
             taken.append((last, need, False))
             need = 0
         return [(one, units, leads) for one, units, leads in taken if units or leads]
 
-    def descend(self, chosen: list[tuple[Values, int, bool]]) -> tuple[dict[Values, int], Values | None]:
+    # --- balanced placement -----------------------------------------------------------------------
+
+    def balance(self, need: int) -> list[tuple[Values, int, bool]] | None:
+        """Equal shares of siblings: of all choices, the best."""
+        parents = sorted({domain[:-1] for domain in self.domains(self.q.level)})
+        choices = [choice for parent in parents if (choice := self.balance_in(parent, need)) is not None]
+        if not choices:
+            return None
+        _, _, _, shares = min(choices, key=lambda choice: choice[:3])
+        return shares
+
+    def balance_in(
+        self, parent: Values, need: int
+    ) -> tuple[int, int, int, list[tuple[Values, int, bool]]] | None:
+        siblings = sorted(self.children(parent), key=lambda one: (-self.evenness(one), one))
+        roles: list[list[tuple[int, bool]]] = [
+            [
+                (self.slices(one), False),
+                *([(self.slices(one, with_leader=True), True)] if self.leads(one) else []),
+            ]
+            for one in siblings
+        ]
+        threshold = self.threshold(sorted(siblings), need)
+        if not threshold:
+            return None
+        for number in range(1, len(siblings) + 1):
+            found: list[tuple[int, list[tuple[int, bool]], list[int], dict[int, int]]] = []
+            for indexes in combinations(range(len(siblings)), number):
+                for used in product(*(roles[index] for index in indexes)):
+                    sizes = [size for size, _ in used]
+                    leaders = sum(leads for _, leads in used)
+                    if (
+                        min(sizes) >= threshold
+                        and sum(sizes) >= need
+                        and leaders == (self.q.leader is not None)
+                    ):
+                        last_first = [
+                            (index, leads) for index, (_, leads) in zip(indexes, used, strict=True)
+                        ][::-1]
+                        found.append(
+                            (sum(sizes), last_first, list(indexes), dict(zip(indexes, sizes, strict=True)))
+                        )
+            if found:
+                total, roles_last_first, indexes_, size_of = min(found, key=lambda each: each[:2])
+                leads_of = dict(roles_last_first)
+                left = need - threshold * number
+                shares: list[tuple[Values, int, bool]] = []
+                for index in sorted(indexes_, key=lambda index: (-size_of[index], index)):
+                    more = min(left, size_of[index] - threshold)
+                    left -= more
+                    shares.append((siblings[index], threshold + more, leads_of[index]))
+                return -threshold, number, total, shares
+        raise AssertionError("the domains with the threshold hold the need")
+
+    def threshold(self, siblings: list[Values], need: int) -> int:
+        """The smallest share of a greedy choice, at most an equal one; 0 if not all fits."""
+        sizes = {one: self.slices(one) for one in siblings}
+        taken: list[int] = []
+        if self.q.leader is not None:
+            beside = {one: self.slices(one, with_leader=True) for one in siblings if self.leads(one)}
+            able = [one for one in beside if sum(sizes.values()) - sizes[one] + beside[one] >= need]
+            if not able:
+                return 0
+            first = max(able, key=lambda one: beside[one])
+            taken.append(beside[first])
+            del sizes[first]
+        for size in sorted(sizes.values(), reverse=True):
+            if sum(taken) < need:
+                taken.append(size)
+        return min(need // len(taken), *taken) if sum(taken) >= need else 0
+
+    def evenness(self, domain: Values) -> float:
+        """The entropy of the room in the children."""
+        rooms = [self.pods(child) for child in self.children(domain)] if len(domain) < self.depth else []
+        total = sum(rooms)
+        return round(-sum(room / total * log(room / total) for room in rooms if room), 9)
+
+    # --- the levels below -------------------------------------------------------------------------
+
+    def descend(
+        self, chosen: list[tuple[Values, int, bool]], *, keeps_shares: bool = False
+    ) -> tuple[dict[Values, int], Values | None]:
         slice_level, size = self.q.layers[0]
+        while keeps_shares and len(chosen[0][0]) - 1 < slice_level:
+            below_chosen: list[tuple[Values, int, bool]] = []
+            for one, units, leads in sorted(chosen):
+                sized = [
+                    (child, self.slices(child), self.slices(child, with_leader=True))
+                    for child in self.children(one)
+                ]
+                found = self.choose(sized, units, needs_leader=leads)
+                assert found is not None
+                below_chosen.extend(found)
+            chosen = below_chosen
         while len(chosen[0][0]) - 1 < slice_level:
             children = [child for one, _, _ in chosen for child in self.children(one)]
             sized = [(one, self.slices(one), self.slices(one, with_leader=True)) for one in children]

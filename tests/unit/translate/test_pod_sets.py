@@ -10,6 +10,7 @@ from admitq.core.model import (
     ContainerResources,
     NodeSelectorTerm,
     PodTemplate,
+    PreferredTerm,
     ResourceProblem,
     SelectorOperator,
     SelectorRequirement,
@@ -141,23 +142,26 @@ def test_equal_amounts_in_different_notation_give_the_same_podsets(amount: str, 
 
 def test_placement_of_pods_is_read() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["b"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": term}],
+    }
     read = read_workload(
         workload(
             pod={
                 **container(cpu="1"),
                 "nodeSelector": {"disk": "ssd"},
                 "tolerations": [{"key": "spot", "effect": "NoSchedule"}],
-                "affinity": {"nodeAffinity": required},
+                "affinity": {"nodeAffinity": affinity},
             }
         ),
         NAMES,
     ).pod_sets[0]
     assert read.node_selector == (("disk", "ssd"),)
     assert read.tolerations == (Toleration("spot", "Equal", "", "NoSchedule"),)
-    assert read.required_node_affinity == (
-        NodeSelectorTerm((SelectorRequirement("zone", SelectorOperator.NOT_IN, ("b",)),)),
-    )
+    selected = NodeSelectorTerm((SelectorRequirement("zone", SelectorOperator.NOT_IN, ("b",)),))
+    assert read.required_node_affinity == (selected,)
+    assert read.preferred_node_affinity == (PreferredTerm(7, selected),)
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -19,6 +19,7 @@ from admitq.core.settings import (
     Transformation,
     TransformationOutput,
 )
+from admitq.core.topology.rules import PlacementRules
 from admitq.translate.settings import (
     CORE_GATES,
     configured_core_settings,
@@ -26,7 +27,7 @@ from admitq.translate.settings import (
     unset_default_notices,
 )
 from admitq_api.configuration import Configuration, load_configuration
-from admitq_api.feature_gates import IN_EFFECT, FeatureGates
+from admitq_api.feature_gates import IN_EFFECT, FeatureGates, parse_gate
 from admitq_api.labels import COMPAT_GROUP, names_for
 
 MINUTE = 60 * 10**9
@@ -127,12 +128,15 @@ def test_admission_is_not_blocked_if_pods_ready_is_disabled() -> None:
         ),
         ("TASFailedNodeReplacementFailFast", Placement(evicts_unplaced=False)),
         ("SkipReassignmentForPodOwnedWorkloads", Placement(leaves_single_pods=False)),
-        ("TASProfileMixed", Placement(small_gaps_first=False)),
+        ("TASProfileMixed", Placement(rules=PlacementRules(small_gaps_first=False))),
         ("TASRecomputeAssignmentWithinSchedulingCycle", Placement(places_again=False)),
+        ("TASBalancedPlacement", Placement(rules=PlacementRules(balanced=True))),
+        ("TASRespectNodeAffinityPreferred", Placement(rules=PlacementRules(prefers_nodes=True))),
     ],
 )
 def test_pods_are_placed_as_the_gates_say(gate: str, placement: Placement | None) -> None:
-    gates = FeatureGates.from_mapping({gate: False})
+    is_on = FeatureGates.from_mapping({})[parse_gate(gate)]
+    gates = FeatureGates.from_mapping({gate: not is_on})
     assert configured_core_settings(configured(""), gates).placement == placement
 
 
