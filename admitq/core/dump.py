@@ -123,6 +123,7 @@ class Dump:
     pending: tuple[DumpedPending, ...]
     queues: tuple[DumpedQueue, ...]
     failed_reservations: tuple[tuple[ObjectKey, FailedReservations], ...] = ()
+    topology_gains: int = 0
     version: int = VERSION
 
 
@@ -157,6 +158,7 @@ def take(world: World) -> Dump:
         failed_reservations=tuple(
             (entry.workload.key, entry.failed) for entry in entries if entry.failed is not None
         ),
+        topology_gains=world.topologies.gains,
     )
 
 
@@ -277,6 +279,7 @@ def restore_unobserved(world: World, dump: Dump) -> None:
         (dumped.name, dumped.batch_due_at) for dumped in dump.queues if dumped.batch_due_at is not None
     )
     world.pods.is_halted = dump.halted
+    world.topologies.gains = dump.topology_gains
     needed = {second_pass.key for second_pass in world.second_passes.scheduled}
     _check("second_passes", (second_pass.key for second_pass in dump.second_passes), needed)
     world.second_passes.restore(dump.second_passes)

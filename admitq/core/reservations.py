@@ -5,7 +5,7 @@ workload that it replaces. ``Reservations`` computes it after each change and co
 counted. So there is one rule, and no rule for each transition.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from admitq.core.cohorts import CohortTrees, Node
@@ -62,7 +62,7 @@ class Reservations:
         request_rules: RequestRulesByNamespace,
         *,
         on_quota_returned: Callable[[Node, Usage], None],
-        on_room_changed: Callable[[Iterable[str]], None],
+        on_room_changed: Callable[[Collection[str]], None],
         on_demand_changed: Callable[[WorkloadEntry], None],
     ) -> None:
         self.ledger = Ledger()

@@ -6,7 +6,7 @@ value of the workload, and compared with what was counted before. So there is on
 for each transition.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -151,8 +151,9 @@ class World:
             self.touched_cluster_queues.update(node_below.name for node_below in root.cluster_queues_below())
             self.cohort_trees.changed_cohorts.update(node_below.name for node_below in root.cohorts_below())
 
-    def room_changed(self, flavors: Iterable[str]) -> None:
+    def room_changed(self, flavors: Collection[str]) -> None:
         """End the waiting for free capacity in the topologies of flavors."""
+        self.topologies.gains += bool(flavors)
         for flavor in flavors:
             self.waiting.constraint_changed(room_of(flavor))
 

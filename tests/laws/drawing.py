@@ -189,9 +189,10 @@ class Draw(random.Random):
         )
 
     def settings_with_placement(self) -> CoreSettings:
-        """Draw a configuration with which pods are placed. Admission never waits for ready pods."""
+        """Draw a configuration with which pods are placed."""
         return CoreSettings(
             fair_sharing=FairSharing() if self.chance(0.2) else None,
+            block_admission=self.chance(0.15),
             placement=Placement(
                 shares_hosts=self.often(True, False),
                 rules=PlacementRules(
@@ -200,6 +201,9 @@ class Draw(random.Random):
                     prefers_nodes=self.often(False, True),
                 ),
                 places_again=self.often(True, False),
+                replaces_hosts=self.mostly(True, False),
+                evicts_unplaced=self.often(True, False),
+                leaves_single_pods=self.often(True, False),
             ),
         )
 
@@ -512,4 +516,5 @@ class Draw(random.Random):
             if self.chance(0.5)
             else (),
             resource_problems=(ResourceProblem("f", "d"),) if self.chance(0.01) else (),
+            is_single_pod=self.placed and self.chance(0.1),
         )

@@ -64,6 +64,11 @@ def local_queue_usage(core: AdmissionState) -> Mapping[ObjectKey, Used] | None:
     return _used(core._world)  # pyright: ignore[reportPrivateUsage]
 
 
+def is_halted(core: AdmissionState) -> bool:
+    """Whether admission waits for ready pods."""
+    return core._world.is_halted  # pyright: ignore[reportPrivateUsage]
+
+
 def heads_without_waiting(core: AdmissionState) -> Mapping[str, list[ObjectKey]]:
     """Return all heads that each ClusterQueue gives, one after another, once all waiting has ended."""
     copy = core.fork()

@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 from admitq.core import events as happened
-from admitq.core.model import PodSetUpdate
+from admitq.core.model import PodSetUpdate, Taint
 from tests.laws.drawing import NODES, PODS_OF_OTHERS, Draw
 from tests.laws.operations import OPERATIONS, Operation, leave_places_open
 from tests.laws.placed_player import PlacedPlayer
 from tests.laws.player import Player
+
+BROKEN = Taint("broken", "", "NoSchedule")
 
 
 def change_nodes(player: Player, draw: Draw) -> None:
@@ -52,6 +54,51 @@ def answer_topology_assignments(player: Player, draw: Draw) -> None:
             player.send(happened.TopologyAssignmentFailed(key, uid))
 
 
+def fail_hosts(player: Player, draw: Draw) -> None:
+    """Hosts of admitted workloads fail. Their nodes are deleted or become unready, or have a taint."""
+    assert isinstance(player, PlacedPlayer), "pods are placed"
+    for key in player.workloads_with_quota(lambda workload: workload.admitted and not workload.evicted):
+        hosts = draw.mostly(player.places.hosts_of(key), list(NODES))
+        if not hosts or draw.chance(0.6):
+            continue
+        failed = draw.sample(hosts, min(len(hosts), draw.often(1, 2)))
+        for host in failed:
+            node = draw.node(host)
+            for event in draw.choice(
+                (
+                    [happened.NodeDeleted(host)],
+                    [happened.NodeChanged(replace(node, ready=False))],
+                    [happened.NodeChanged(replace(node, taints=(BROKEN,)))],
+                    [],
+                )
+            ):
+                player.send(event)
+        workload = player.observed.workloads[key]
+        unhealthy = dict.fromkeys((*workload.unhealthy_nodes, *failed))
+        player.observe_workload(workload, unhealthy_nodes=tuple(unhealthy), pods_ready=draw.chance(0.5))
+
+
+def recover_hosts(player: Player, draw: Draw) -> None:
+    """Failed hosts are healthy again, some of them with the present labels and capacity of their nodes."""
+    for key in player.workloads_with_quota(lambda workload: bool(workload.unhealthy_nodes)):
+        workload = player.observed.workloads[key]
+        for host in workload.unhealthy_nodes:
+            if draw.chance(0.5):
+                player.send(happened.NodeChanged(draw.node(host)))
+        if draw.chance(0.5):
+            player.observe_workload(workload, unhealthy_nodes=tuple(draw.some(workload.unhealthy_nodes)))
+
+
+def answer_node_failures(player: Player, draw: Draw) -> None:
+    """Evictions for node failures are observed, or could not be written, so that they are decided again."""
+    assert isinstance(player, PlacedPlayer), "pods are placed"
+    for key in sorted(player.node_failures):
+        if draw.chance(0.6):
+            player.evict_for_node_failures(key)
+        elif draw.chance(0.5):
+            del player.node_failures[key]
+
+
 def update_pods_by_check(player: Player, draw: Draw) -> None:
     """An admission check restricts the nodes of a workload that holds quota."""
     for key in player.workloads_with_quota(lambda workload: not workload.admitted):
@@ -79,6 +126,9 @@ OPERATIONS_WITH_NODES = {
         (end_pods_of_others, 8),
         (answer_topology_assignments, 6),
         (update_pods_by_check, 2),
+        (fail_hosts, 8),
+        (recover_hosts, 3),
+        (answer_node_failures, 8),
         (leave_places_open, 12),
     ),
 }

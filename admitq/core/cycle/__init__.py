@@ -48,7 +48,14 @@ from admitq.core.model import Instant
 from admitq.core.waiting.pending import PendingEntry
 from admitq.core.world import World
 
-__all__ = ["inadmissibility", "is_second_pass_due", "refresh_outdated_refusals", "run_cycle", "take_heads"]
+__all__ = [
+    "inadmissibility",
+    "is_second_pass_due",
+    "refresh_outdated_refusals",
+    "run_cycle",
+    "take_heads",
+    "try_second_passes",
+]
 
 Heads = Iterable[tuple[ClusterQueueEntry, PendingEntry]]
 
@@ -59,14 +66,13 @@ def take_heads(world: World) -> Heads:
 
 
 def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
-    """Decide on second passes that are due, and on the heads of the cycle.
+    """Decide on the heads of a cycle, after its second passes.
 
     Yields:
-        After the second passes, and after each workload in each phase. Until the cycle has ended, no other
+        At the beginning, and after each workload in each phase. Until the cycle has ended, no other
         code may change the world.
     """
     world.cycle += 1
-    yield from try_second_passes(world, now)
     cycle = Cycle(world, now)
     entries: list[CycleEntry] = []
     yield

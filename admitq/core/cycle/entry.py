@@ -25,11 +25,13 @@ class NominatedPlaces(NamedTuple):
         places: the places.
         generation: the generation of the topologies at the nomination.
         moves: how often workloads had taken or left places at the nomination.
+        are_taken: whether there still is enough quota, but another head took or holds the places.
     """
 
     places: tuple[Place, ...]
     generation: int
     moves: int
+    are_taken: bool = False
 
 
 NO_PLACES: Final = NominatedPlaces((), 0, 0)
@@ -52,8 +54,8 @@ class CycleEntry:
     """The progress of the scan of flavors after this attempt."""
     progress_at_start: int = 0
     """The progress count of the tree at the first attempt of the scan."""
-    tree_changed: bool = False
-    """Whether the tree changed since the first attempt of the scan."""
+    changed_during_scan: bool = False
+    """Whether, since the first attempt of the scan, the tree changed or a topology got the lacking room."""
     scan_continued: bool = False
     """Whether this attempt continued the scan. Earlier attempts may have reserved capacity."""
     lost_before: bool = False

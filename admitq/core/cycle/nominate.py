@@ -25,7 +25,7 @@ from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import ExcludedWorkloads, Preemptor, Victim, find_victims, never_preempts
 from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
-from admitq.core.topology.topologies import Place, room_of
+from admitq.core.topology.topologies import Place, is_room, room_of
 from admitq.core.waiting.pending import PendingEntry, ScanProgress
 from admitq.core.world import World
 
@@ -253,13 +253,15 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> C
             entry.refusal = assignment.refusal
     if assignment.lacks_room:
         entry.causes.update(map(room_of, queue.flavor_options.topologies))
-    generation_at_start, attempts = generation, 1
+    generation_at_start, gains_at_start, attempts = generation, world.topologies.gains, 1
     if scan is not None:
-        generation_at_start, attempts = scan.generation_at_start, scan.attempts + 1
+        generation_at_start, gains_at_start = scan.generation_at_start, scan.gains_at_start
+        attempts = scan.attempts + 1
         entry.progress_at_start, entry.lost_before = scan.progress_at_start, scan.has_lost
         entry.scan_continued = True
         entry.causes.update(scan.causes)
-    entry.tree_changed = generation_at_start != generation
+    has_gained_room = gains_at_start != world.topologies.gains and any(map(is_room, entry.causes))
+    entry.changed_during_scan = generation_at_start != generation or has_gained_room
     if assignment.scan_stops and attempts < _LONGEST_SCAN:
         entry.scan = ScanProgress(
             assignment.scan_stops,
@@ -269,5 +271,6 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> C
             entry.progress_at_start,
             attempts,
             entry.lost_before,
+            gains_at_start=gains_at_start,
         )
     return entry

@@ -157,7 +157,9 @@ def _fits(cycle: Cycle, entry: CycleEntry) -> bool:
     for pair, amount in entry.usage:
         if amount > quota.available(cells[pair]):
             return False
-    return not entry.places or cycle.world.topologies.fit(entry.places)
+    are_taken = bool(entry.places) and not cycle.world.topologies.fit(entry.places)
+    entry.nominated_places = entry.nominated_places._replace(are_taken=are_taken)
+    return not are_taken
 
 
 def _refuse_if_no_longer_fitting(cycle: Cycle, entry: CycleEntry) -> Refusal | None:

@@ -77,8 +77,15 @@ def _scan_to_keep(world: World, entry: CycleEntry, refusal: Refusal) -> ScanProg
     scan = replace(entry.scan, causes=_causes(entry)) if entry.causes else entry.scan
     if not _is_lost(refusal):
         return scan
+    if entry.nominated_places.are_taken and _were_places_taken(world, entry):
+        return None  # The same flavor may have another place.
     preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
     return replace(scan, has_lost=True) if preserve else None
+
+
+def _were_places_taken(world: World, entry: CycleEntry) -> bool:
+    """Whether workloads took or left places since those of the head were found."""
+    return bool(entry.places) and entry.nominated_places.moves != world.topologies.moves
 
 
 def _causes(entry: CycleEntry) -> Causes:
@@ -107,7 +114,7 @@ def requeue(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
         cycle.blocking.append((entry, FirstOfStrictQueue(pending.position)))
     elif isinstance(refusal, PodsNotReady) or pending.scan is not None:
         queue.requeue(pending)
-    elif entry.tree_changed:
+    elif entry.changed_during_scan:
         queue.requeue(pending)
         _give_up_reserved_capacity(cycle, entry)
     elif entry.lost_before:
@@ -175,7 +182,7 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
         is_ready = (
             continues_scan
             or entry.progress_at_start != entry.root.progress
-            or (bool(entry.places) and entry.nominated_places.moves != world.topologies.moves)
+            or _were_places_taken(world, entry)
         )
         _requeue_or_block(world, entry, LostInCycle(entry.pending.position), is_ready=is_ready)
         yield
@@ -183,7 +190,7 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
         world.deciding = entry.workload.key
         # A head that may run with fewer pods may have preempted for more pods than can fit now. A head that
         # continued with another flavor may fit the first one, which may no longer be withheld.
-        changed = entry.tree_changed or entry.generation != entry.root.generation
+        changed = entry.changed_during_scan or entry.generation != entry.root.generation
         withheld_no_longer = entry.lost_before and entry.progress_at_start != entry.root.progress
         _requeue_or_block(world, entry, state, is_ready=changed or withheld_no_longer)
         yield

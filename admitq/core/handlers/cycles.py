@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from admitq.core import charging
-from admitq.core.cycle import is_second_pass_due, refresh_outdated_refusals, run_cycle, take_heads
+from admitq.core.cycle import (
+    is_second_pass_due,
+    refresh_outdated_refusals,
+    run_cycle,
+    take_heads,
+    try_second_passes,
+)
 from admitq.core.events import CyclesRequested
 from admitq.core.model import Instant
 from admitq.core.world import World
@@ -32,9 +38,13 @@ def requested_cycles(world: World, event: CyclesRequested, now: Instant) -> Iter
     if not world.driver.runs_cycles:
         return
     cycles = 0
-    while (event.limit is None or cycles < event.limit) and (
-        (heads := take_heads(world)) or is_second_pass_due(world, now)
-    ):
+    while event.limit is None or cycles < event.limit:
+        has_second_passes = is_second_pass_due(world, now)
+        # Places that second passes leave wake workloads, which then take part in the same cycle.
+        yield from try_second_passes(world, now)
+        heads = take_heads(world)
+        if not (heads or has_second_passes):
+            break
         yield from run_cycle(world, heads, now)
         cycles += 1
     if world.driver.writes_statuses and not world.waiting.heads.has_any():

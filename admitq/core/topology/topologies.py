@@ -7,7 +7,7 @@ from the observed nodes and pods, and from the usage that is counted.
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import ObjectKey, PodSetAssignment, ResourceFlavor
@@ -16,6 +16,8 @@ from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.domains import HOST_NAME, Node
 from admitq.core.topology.flavor_topology import FlavorTopology, amounts_of_pod
 from admitq.core.waiting.transitions import Cause
+
+_ROOM: Final = "topology"
 
 
 class Place(NamedTuple):
@@ -47,7 +49,12 @@ def places_of(pod_sets: Iterable[tuple[PodSetAssignment, Amounts]]) -> tuple[Pla
 
 def room_of(flavor: str) -> Cause:
     """Return the cause that stands for free capacity in the topology of a flavor."""
-    return Cause("topology", (flavor,))
+    return Cause(_ROOM, (flavor,))
+
+
+def is_room(cause: Cause) -> bool:
+    """Whether a cause stands for free capacity in a topology."""
+    return cause.constraint == _ROOM
 
 
 class Topologies:
@@ -67,6 +74,8 @@ class Topologies:
         """A number that differs after each change of free capacity, also after one for an evaluation."""
         self.moves = 0
         """How often workloads took or left places."""
+        self.gains = 0
+        """How often flavors got more free capacity, by a node or after pods ended."""
         self._flavors: dict[str, ResourceFlavor] = {}
         self._by_flavor: dict[str, FlavorTopology] = {}
         self._held: Counter[Place] = Counter()

@@ -34,6 +34,7 @@ class ScanProgress:
         attempts: the number of attempts of the scan.
         has_lost: whether one of these attempts lost to another head.
         causes: the causes of the refusals of these attempts.
+        gains_at_start: how often topologies had got more free capacity at the first attempt of the scan.
     """
 
     scan_stops: tuple[ScanStop, ...]
@@ -44,6 +45,7 @@ class ScanProgress:
     attempts: int
     has_lost: bool = False
     causes: Causes = ()
+    gains_at_start: int = 0
 
 
 @dataclass(slots=True, eq=False)

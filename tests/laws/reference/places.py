@@ -51,6 +51,13 @@ class Places:
         """Return what a workload holds, with topology assignments that are being written."""
         return self.assumed[key][1] if key in self.assumed else self.observed.admission(key)
 
+    def hosts_of(self, key: ObjectKey) -> list[str]:
+        """Return the hosts to which the pods of a workload are assigned; none of leaves that are no hosts."""
+        admission = self.admission(key)
+        parts = () if admission is None else admission.pod_set_assignments
+        hosts = {host: None for part in parts for host, _ in pods_by_host(part)}
+        return list(hosts)
+
     # --- amounts ----------------------------------------------------------------------------------
 
     def levels_of(self, flavor: str) -> tuple[str, ...]:
@@ -109,6 +116,13 @@ class Places:
         if placement.shares_hosts and part.topology.levels[-1] == HOST_NAME:
             return levels[-1:] == (HOST_NAME,)
         return flavor in {name for _, name in part.flavors}
+
+
+def pods_by_host(part: PodSetAssignment) -> list[tuple[str, int]]:
+    """Return the hosts of a podset with the number of its pods; none of leaves that are no hosts."""
+    if part.topology is None or part.topology.levels[-1] != HOST_NAME:
+        return []
+    return [(values[-1], count) for values, count in part.topology.domains]
 
 
 def with_pod(amounts: Mapping[str, int]) -> dict[str, int]:

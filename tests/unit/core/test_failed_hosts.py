@@ -4,12 +4,15 @@ from dataclasses import replace
 
 from admitq.core import events as happened
 from admitq.core.instructions import AssignTopology, EvictForNodeFailures, ReportSecondPass
-from admitq.core.model import SECOND, CheckState, PodSet, ResourceFlavor
+from admitq.core.model import SECOND, CheckState, PodSet, QueueingStrategy, ResourceFlavor
 from admitq.core.refusals import NoFlavorFits
 from admitq.core.requests import template_requesting
 from admitq.core.settings import CoreSettings, Placement
+from admitq.core.topology.domains import HOST_NAME
 from admitq.core.topology.request import TopologyRequest
+from admitq.core.topology.topologies import PodOnNode
 from tests.unit.core.racks import PLACES, RACK, Racks, racks
+from tests.unit.core.small_cluster import key, queue
 
 ANYWHERE = TopologyRequest(unconstrained=True)
 RETRIES = CoreSettings(placement=Placement(evicts_unplaced=False))
@@ -214,3 +217,19 @@ def test_a_leader_on_another_host_stays() -> None:
     cluster.add_node("r1-c")
     fail(cluster, "r1-b")
     assert cluster.domains_by_pod_set() == {"leader": {"r1-a": 1}, "workers": {"r1-a": 3, "r1-c": 2}}
+
+
+def test_a_strict_head_takes_part_in_the_cycle_with_a_second_pass_that_leaves_room() -> None:
+    cluster = racks(cohort="team", queueing_strategy=QueueingStrategy.STRICT_FIFO)
+    cluster.put(queue("other", 100_000, "team"))
+    cluster.submit_pods("a", 3)
+    cluster.submit_pods("b", 8)
+    cluster.run("a", "b")
+    cluster.send(happened.PodOfOthersChanged(key("system"), PodOnNode("r1-b", (("cpu", 1000),))))
+    whole_host = TopologyRequest(required=HOST_NAME)
+    cluster.submit_pods("first", 4, whole_host)
+    assert cluster.decide() == []
+    cluster.submit_pods("second", 4, whole_host, queue="other")
+    cluster.change("a", unhealthy_nodes=("r1-a",))
+    cluster.now += SECOND
+    assert cluster.decide() == ["first"]

@@ -118,8 +118,16 @@ ROOMS = {"r1-a": 4, "r1-b": 2, "r2-a": 3, "r2-b": 3}
             [pods(1, required("rack"), "leader", 2000), pods(4, required("rack"), "workers")],
             {"leader": on_hosts(r1_a=1), "workers": on_hosts(r1_a=2, r1_b=2)},
         ),
+        (
+            [pods(0, preferred("rack"), "leader", 9000), pods(2, preferred("rack"), "workers")],
+            {"leader": on_hosts(), "workers": on_hosts(r1_b=2)},
+        ),
+        (
+            [pods(0, preferred("rack"), "leader", 9000), pods(0, preferred("rack"), "workers")],
+            {"leader": on_hosts(), "workers": on_hosts()},
+        ),
     ],
-    ids=["rack", "whole rack", "racks", "slices", "leader"],
+    ids=["rack", "whole rack", "racks", "slices", "leader", "no leader", "no pods"],
 )
 def test_places(unit: list[PodsToPlace], found: object) -> None:
     placed = topology(ROOMS)

@@ -26,7 +26,7 @@ from admitq.core.topology.domains import HOST_NAME, Node
 from admitq.core.topology.refusals import NodeExclusion, NodeObstacle, NoRoomInTopology, TwoTopologies
 from admitq.core.topology.request import SliceLayer, TopologyRequest
 from admitq.core.topology.topologies import PodOnNode
-from tests.unit.core.racks import RACK, host, racks
+from tests.unit.core.racks import RACK, Racks, host, racks
 from tests.unit.core.small_cluster import LOWER, group, key, preempted, queue
 
 SAME_PLACES = CoreSettings(placement=Placement(places_again=False))
@@ -148,6 +148,34 @@ def test_without_the_gate_the_second_head_is_evaluated_again_in_the_next_cycle()
     assert cluster.decide(limit=1) == ["a"]
     cluster.run("b")
     assert cluster.places() == {"b": {"r2-a": 4, "r2-b": 4}}
+
+
+def two_flavors() -> Racks:
+    """Flavor ``default`` with racks, and flavor ``plain`` without a topology, for ClusterQueue ``cq``."""
+    cluster = racks(settings=SAME_PLACES, resource_groups=group(("default", 100_000), ("plain", 100_000)))
+    cluster.send(happened.ResourceFlavorChanged(ResourceFlavor("plain")))
+    return cluster
+
+
+def test_a_head_that_lost_its_place_looks_for_another_in_the_same_flavor() -> None:
+    cluster = two_flavors()
+    cluster.put(queue("other", 100_000))
+    cluster.submit_pods("a", 8, queue="other")
+    cluster.submit_pods("b", 8)
+    cluster.run("a", "b")
+    assert cluster.is_quiet
+
+
+def test_a_head_that_tries_the_next_flavor_tries_the_first_again_once_it_has_room() -> None:
+    cluster = two_flavors()
+    cluster.put(queue("other", 100_000))
+    for name in "ab":
+        cluster.submit_pods(name, 8, queue="other")
+    cluster.run("a", "b")
+    cluster.submit_pods("c", 8)
+    assert cluster.decide(limit=1) == []
+    cluster.finish("a")
+    cluster.run("c")
 
 
 def test_a_head_that_lost_the_last_place_to_another_tree_waits_for_room() -> None:
