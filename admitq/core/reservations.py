@@ -215,9 +215,11 @@ class Reservations:
         if not placed:
             return ()
         rules = self._request_rules.rules_of(workload.key.namespace)
-        templates = {pod_set.name: pod_set.template for pod_set in workload.pod_sets}
+        by_name = {pod_set.name: pod_set for pod_set in workload.pod_sets}
         return places_of(
-            (part, requests_on_node(templates[part.name], rules)) for part in placed if part.name in templates
+            (part, pod_set.group, requests_on_node(pod_set.template, rules))
+            for part in placed
+            if (pod_set := by_name.get(part.name)) is not None
         )
 
     def _usage_of(self, workload: Workload, admission: Admission) -> Usage:

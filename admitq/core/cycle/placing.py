@@ -94,8 +94,9 @@ def _with_places(
     demands: tuple[PodSetDemand, ...], assignment: Assignment, found: dict[str, TopologyAssignment]
 ) -> Assignment:
     pod_sets = tuple(replace(part, topology=found.get(part.name)) for part in assignment.pod_sets)
-    on_node = (demand.on_node for demand in demands)
-    return assignment._replace(pod_sets=pod_sets, places=places_of(zip(pod_sets, on_node, strict=True)))
+    placed = zip(pod_sets, demands, strict=True)
+    places = places_of((part, demand.pod_set.group, demand.on_node) for part, demand in placed)
+    return assignment._replace(pod_sets=pod_sets, places=places)
 
 
 def _refuse(assignment: Assignment, refused: Unplaced) -> Assignment:

@@ -38,11 +38,23 @@ class PodOnNode(NamedTuple):
     requests: Amounts
 
 
-def places_of(pod_sets: Iterable[tuple[PodSetAssignment, Amounts]]) -> tuple[Place, ...]:
-    """Return the places of podsets, given what each of their pods requests on its node."""
+def places_of(pod_sets: Iterable[tuple[PodSetAssignment, str | None, Amounts]]) -> tuple[Place, ...]:
+    """Return the places of podsets, given their groups, and what each of their pods requests on its node.
+
+    All podsets of a group are placed in the topology of one flavor. A leader without requests has no flavor
+    of its own.
+    """
+    placed = [each for each in pod_sets if each[0].topology is not None]
+    of_groups: dict[str | None, set[str]] = {}
+    for part, group, _ in placed:
+        of_groups.setdefault(group, set()).update(flavor for _, flavor in part.flavors)
     return tuple(
-        Place(tuple(sorted({flavor for _, flavor in part.flavors})), part.topology, amounts_of_pod(requests))
-        for part, requests in pod_sets
+        Place(
+            tuple(sorted({flavor for _, flavor in part.flavors} if group is None else of_groups[group])),
+            part.topology,
+            amounts_of_pod(requests),
+        )
+        for part, group, requests in placed
         if part.topology is not None
     )
 

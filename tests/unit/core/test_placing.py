@@ -395,3 +395,26 @@ def test_usage_counts_again_when_a_runtime_class_changes(ends: bool) -> None:
     assert topology is not None
     cpu = sum(dict(used)["cpu"] for used in topology.tree.usage().values())
     assert cpu == (16_000 if ends else 22_000)
+
+
+@pytest.mark.parametrize("levels", [("rack", HOST_NAME), ("rack",)], ids=["hosts", "racks"])
+@pytest.mark.parametrize("shares_hosts", [True, False])
+def test_a_leader_without_requests_takes_a_pod_of_its_domain(
+    levels: tuple[str, ...], shares_hosts: bool
+) -> None:
+    cluster = racks(settings=CoreSettings(placement=Placement(shares_hosts=shares_hosts)))
+    cluster.send(happened.TopologyChanged("racks", levels))
+    for name in ("r1-b", "r2-a", "r2-b"):
+        cluster.send(happened.NodeDeleted(name))
+    cluster.send(happened.NodeChanged(replace(host("r1-a"), allocatable=(("cpu", 4000), ("pods", 3)))))
+    cluster.submit(
+        "a",
+        "cq",
+        pod_sets=(
+            PodSet("leader", 1, template_requesting({}), group="g", topology_request=RACK),
+            PodSet("workers", 2, template_requesting({"cpu": 1}), group="g", topology_request=RACK),
+        ),
+    )
+    cluster.run("a")
+    cluster.submit_pods("b", 1)
+    cluster.run()
