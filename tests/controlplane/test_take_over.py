@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from admitq.core.topology.domains import HOST_NAME
 from admitq.runtime.client import Client
 from admitq.runtime.resources import (
     CONFIG_MAPS,
@@ -43,6 +44,7 @@ from tests.controlplane.stage import Stage, condition_of
 NAMES = names_for(COMPAT_GROUP)
 NAMESPACE = NAMES.default_namespace
 CONFIG = {"clientConnection": {"qps": 90, "burst": 180}, "featureGates": {"PriorityBoost": True}}
+POOL = {"example.com/pool": "p"}
 WRITTEN_AT = "2030-01-01T00:00:00Z"
 UNKNOWN_CONDITION = {"type": "OfOther", "status": "True", "reason": "Known", "message": "only to the other"}
 
@@ -134,10 +136,16 @@ class Takeover:
         before = await held_state(stage)
         await self.run(stop)
         await asyncio.to_thread(self.other.stop)
-        # Without a manager the job stays suspended and gets no Workload.
+        # Without a manager the job stays suspended and gets no Workload, and a new pod stays gated.
         await stage.job("comes-late")
+        [lost] = await stage.pods("stays")
+        await stage.client.delete(PODS, lost["metadata"]["name"], stage.namespace)
+        replacement = await until_replaced(stage, lost)
+        assert replacement["spec"]["schedulingGates"] == [{"name": NAMES.topology_gate}]
+        before["pods"] = sorted({*before["pods"], replacement["metadata"]["uid"]} - {lost["metadata"]["uid"]})
         await asyncio.to_thread(self.admitq.start, ["manager"])
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-late")
+        await until_bound(stage, replacement)
         await self.run(look)
         assert await held_state(stage) == before
 
@@ -188,14 +196,14 @@ async def test_cluster_migrates_to_admitq_and_back_without_stopping_jobs(
     connect: Callable[[LocalCluster], Awaitable[Client]],
     tmp_path: Path,
 ) -> None:
-    cluster = private_cluster((NodePool(count=1, cpu="16", memory="64Gi"),))
+    cluster = private_cluster((NodePool(count=1, cpu="3", memory="64Gi", labels=POOL),))
     other = Installation(cluster, release=NAMES.metric_prefix, namespace=NAMESPACE)
     admitq = Installation(cluster, namespace=NAMESPACE)
     stage = Stage(await connect(cluster), NAMES, "default")
     takeover = Takeover(cluster, other, admitq, stage, tmp_path)
     await takeover.check_plan_of_empty_cluster()
     await takeover.start_other_manager()
-    await stage.queues(cpu=3)
+    await create_queues(stage)
     await create_workload_of_kueue(stage)
     async with record_versions(stage) as workloads, record_versions(stage, JOBS) as jobs:
         await takeover.submit_jobs()
@@ -206,6 +214,15 @@ async def test_cluster_migrates_to_admitq_and_back_without_stopping_jobs(
         await takeover.check_histories(workloads, jobs)
     status, last_plan = await takeover.plan()
     assert (status, last_plan["steps"]) == (0, plan["steps"]), last_plan["findings"]
+
+
+async def create_queues(stage: Stage) -> None:
+    """Create queues with much quota. The places on the only node decide how many jobs run."""
+    levels = {"spec": {"levels": [{"nodeLabel": HOST_NAME}]}}
+    await stage.create(stage.kinds.topologies, stage.own("t"), levels)
+    await stage.flavor(nodeLabels=POOL, topologyName=stage.own("t"))
+    await stage.cluster_queue(cpu=100)
+    await stage.local_queue()
 
 
 async def held_state(stage: Stage) -> dict[str, Any]:
@@ -238,6 +255,28 @@ async def held_state(stage: Stage) -> dict[str, Any]:
         ),
         "usage": {name: queue.get(name) for name in charged},
     }
+
+
+async def until_replaced(stage: Stage, lost: dict[str, Any]) -> dict[str, Any]:
+    """Wait until the Job has created another pod, and return it."""
+    found: list[dict[str, Any]] = []
+
+    async def is_replaced() -> bool:
+        found[:] = await stage.pods("stays")
+        return len(found) == 1 and found[0]["metadata"]["uid"] != lost["metadata"]["uid"]
+
+    await stage.until(is_replaced, what="another pod")
+    [replacement] = found
+    return replacement
+
+
+async def until_bound(stage: Stage, pod: dict[str, Any]) -> None:
+    """Wait until a pod is on the only node."""
+
+    async def node() -> Any:
+        return value_at(await stage.get(PODS, pod["metadata"]["name"]), ("spec", "nodeName"))
+
+    await stage.until(node, "node-0")
 
 
 async def admitted_workloads(stage: Stage) -> int:
@@ -325,6 +364,17 @@ async def create_workload_of_kueue(stage: Stage) -> None:
         "count": 1,
         "flavors": {"cpu": stage.own("f")},
         "resourceUsage": {"cpu": "1"},
+        # admitq writes the same with values in common.
+        "topologyAssignment": {
+            "levels": [HOST_NAME],
+            "slices": [
+                {
+                    "domainCount": 1,
+                    "valuesPerLevel": [{"individual": {"prefix": "node-", "roots": ["0"]}}],
+                    "podCounts": {"individual": [1]},
+                }
+            ],
+        },
     }
     admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assignment]}
     await apply_status_as_kueue(stage, "by-hand", {"conditions": conditions, "admission": admission})
