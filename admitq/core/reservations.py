@@ -22,7 +22,7 @@ from admitq.core.replacing import Original, Replacements, usage_beyond
 from admitq.core.request_rules import RequestRulesByNamespace
 from admitq.core.requests import requests_on_node
 from admitq.core.settings import CoreSettings
-from admitq.core.topology.topologies import Place, Topologies, places_of
+from admitq.core.topology.topologies import Place, Topologies, places_beyond, places_of
 
 _STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
 
@@ -195,6 +195,10 @@ class Reservations:
         """Return the usage of a workload's assignment, including the part that counts for its original."""
         return () if entry.admission is None else self._usage_of(entry.workload, entry.admission)
 
+    def assigned_places(self, entry: WorkloadEntry) -> tuple[Place, ...]:
+        """Return the places of a workload, including those that count for its original."""
+        return () if entry.admission is None else self._places_of(entry.workload, entry.admission)
+
     def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
         workload, assumed = entry.workload, entry.assumed
         if workload.finished or self.is_void(entry):
@@ -204,10 +208,11 @@ class Reservations:
             return None
         if workload.admission is None and assumed is not None:
             admitted = assumed.admit
-        usage = self._usage_of(workload, admission)
-        if workload.replaces is not None:
-            usage = self._beyond_original(entry, usage)
-        places = self._places_of(workload, admission)
+        usage, places = self._usage_of(workload, admission), self._places_of(workload, admission)
+        original = self.find_original(entry)
+        if original is not None:
+            usage = usage_beyond(usage, self.assigned(original))
+            places = places_beyond(places, self.assigned_places(original))
         return Reservation(admission.cluster_queue, entry.local_queue, usage, admitted, places)
 
     def _places_of(self, workload: Workload, admission: Admission) -> tuple[Place, ...]:
@@ -283,18 +288,12 @@ class Reservations:
         key = workload.replaces
         return None if key is None or key == workload.key else self._workloads.get(key)
 
-    def _beyond_original(self, entry: WorkloadEntry, usage: Usage) -> Usage:
-        """Return the usage of a replacement beyond the usage that its original holds."""
+    def find_original(self, entry: WorkloadEntry) -> WorkloadEntry | None:
+        """Return the workload beyond which a replacement counts, while both hold quota; None without one."""
         original = self._original(entry.workload)
-        if (
-            original is None
-            or original.admission is None
-            or self.replacements.find_successor(original) is not entry
-        ):
-            return usage
-        if self.is_void(original):
-            return usage
-        return usage_beyond(usage, self._usage_of(original.workload, original.admission))
+        if original is None or self.replacements.find_successor(original) is not entry:
+            return None
+        return None if self.is_void(original) else original
 
     def _mark_circle(self, key: ObjectKey) -> None:
         """Mark the workloads of a circle of replacements: they must be counted again."""

@@ -100,6 +100,8 @@ class Placement:
         replaces_hosts: whether pods of a failed host get another place (gate TASFailedNodeReplacement).
         evicts_unplaced: whether a workload is evicted if its pods of a failed host have no other place (gate
             TASFailedNodeReplacementFailFast). Otherwise, the search is repeated.
+        keeps_pods: whether an elastic job that grows keeps the places of its pods (gate
+            ElasticJobsViaWorkloadSlicesWithTAS). Otherwise, all pods are placed in addition to these.
         leaves_single_pods: whether the workload of a single pod, which cannot run twice, keeps its place
             (gate SkipReassignmentForPodOwnedWorkloads).
     """
@@ -109,6 +111,7 @@ class Placement:
     places_again: bool = True
     replaces_hosts: bool = True
     evicts_unplaced: bool = True
+    keeps_pods: bool = False
     leaves_single_pods: bool = True
 
 

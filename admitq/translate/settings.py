@@ -70,6 +70,7 @@ def _placement(gates: FeatureGates) -> Placement | None:
         places_again=gates[Gate.TAS_RECOMPUTE_ASSIGNMENT_WITHIN_CYCLE],
         replaces_hosts=gates[Gate.TAS_FAILED_NODE_REPLACEMENT],
         evicts_unplaced=gates[Gate.TAS_FAILED_NODE_REPLACEMENT_FAIL_FAST],
+        keeps_pods=gates[Gate.ELASTIC_JOBS_WITH_TAS],
         leaves_single_pods=gates[Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS],
     )
 

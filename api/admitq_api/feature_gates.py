@@ -149,6 +149,7 @@ REQUIRES: Mapping[Gate, tuple[Gate, ...]] = {
 
 IN_EFFECT = frozenset(
     {
+        Gate.ELASTIC_JOBS_WITH_TAS,
         Gate.TAS_BALANCED_PLACEMENT,
         Gate.TAS_RESPECT_NODE_AFFINITY_PREFERRED,
         Gate.ADMISSION_FAIR_SHARING,

@@ -111,6 +111,7 @@ FAIR: Final = {
     },
     "featureGates": {
         "CustomMetricLabels": True,
+        "ElasticJobsViaWorkloadSlicesWithTAS": True,
         "PrioritizePreemptorWorkloads": True,
         "PriorityBoost": True,
     },

@@ -86,8 +86,13 @@ async def until_on_hosts(stage: Stage, name: str, count: int) -> list[str]:
 
 
 async def assigned_hosts(stage: Stage, name: str) -> Counter[str]:
-    """The number of pods on each host, by the status of the Workload."""
-    [part] = (await stage.workload(name))["status"]["admission"]["podSetAssignments"]
+    """The number of pods on each host, by the status of the Workload of a job."""
+    return hosts_of(await stage.workload(name))
+
+
+def hosts_of(workload: Mapping[str, Any]) -> Counter[str]:
+    """The number of pods on each host, by the status of a Workload."""
+    [part] = workload["status"]["admission"]["podSetAssignments"]
     levels, domains = decode(part["topologyAssignment"], "topologyAssignment")
     assert levels == (HOST,)
     return Counter({values[0]: count for values, count in domains})

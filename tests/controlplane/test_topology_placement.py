@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from admitq.runtime.resources import JOBS, PODS
+from admitq.workloads.transitions import is_condition_true
+from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import with_value
+from localcluster.installation import Installation
 from tests.controlplane.hosts import (
     HOST,
     RACK,
@@ -14,6 +17,8 @@ from tests.controlplane.hosts import (
     TOLERATION,
     assigned_hosts,
     create_flavor,
+    hosts_of,
+    two_racks,
     until_on_hosts,
 )
 from tests.controlplane.stage import Stage, condition_of
@@ -116,3 +121,40 @@ async def test_preemption_frees_a_rack(stage: Stage, hosts: list[str]) -> None:
     running = [name for name in ("a", "b") if await stage.pods(name)]
     assert len(running) == 1, "one victim frees a rack"
     assert nodes.isdisjoint(await until_on_hosts(stage, running[0], 4))
+
+
+async def test_pods_that_an_elastic_job_adds_get_places_beside_the_others(
+    fair_stage: Stage, admitq_fair: Installation
+) -> None:
+    stage = fair_stage
+    async with two_racks(stage, admitq_fair):
+        await queues(stage)
+        await submit(
+            stage,
+            "a",
+            2,
+            cpu=6,
+            completions=50,
+            metadata={"annotations": {stage.names.elastic_job: "true"}},
+        )
+        before = await until_on_hosts(stage, "a", 2)
+        await stage.change(JOBS, "a", {"spec": {"parallelism": 4}})
+        nodes = await until_on_hosts(stage, "a", 4)
+        assert len(set(nodes)) == 4, "all nodes are needed: those that ran before stay counted"
+        assert set(before) < set(nodes)
+
+        async def assigned() -> Counter[str]:
+            [last] = [
+                one
+                for one in await stage.workloads("a")
+                if not is_condition_true(one, ConditionType.FINISHED)
+            ]
+            return hosts_of(last)
+
+        await stage.until(assigned, Counter(nodes), what="the assignment of all pods")
+        await stage.change(JOBS, "a", {"spec": {"parallelism": 1}})
+
+        async def count() -> int:
+            return (await assigned()).total()
+
+        await stage.until(count, 1, what="one place after the scale-down")

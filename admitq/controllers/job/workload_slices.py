@@ -23,6 +23,7 @@ from admitq.controllers.plan import (
     namespaced_name,
     plan_of,
 )
+from admitq.core.topology.assignment import TopologyAssignment
 from admitq.integrations.base import PatchStep
 from admitq.integrations.workload_names import create_workload_name
 from admitq.translate import messages
@@ -50,6 +51,8 @@ from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.quantity import format_quantity, parse_amount
+from admitq_api.stored_fields import MalformedField
+from admitq_api.topology_assignments import decode, encode
 
 Counts = Mapping[str, int]
 """Pods by podset."""
@@ -360,7 +363,24 @@ def _shrink_assignment(assignment: JsonObject, count: int) -> JsonObject:
         resource: format_quantity(resource, parse_amount(resource, used) * count // before)
         for resource, used in (assignment.get("resourceUsage") or {}).items()
     }
-    return {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}
+    shrunk = {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}
+    topology = _shrink_topology(assignment.get("topologyAssignment"), count)
+    if topology is not None:
+        shrunk["topologyAssignment"] = topology
+    elif not count:
+        shrunk.pop("topologyAssignment", None)
+    return shrunk
+
+
+def _shrink_topology(raw: object, count: int) -> dict[str, Any] | None:
+    """Return a topology assignment for so many pods; None without pods, or if it is not readable."""
+    if not count or raw is None:
+        return None
+    try:
+        levels, domains = decode(raw, "topologyAssignment")
+    except MalformedField:
+        return None
+    return encode(levels, TopologyAssignment(levels, domains).keep(count).domains)
 
 
 def _create_larger_slice(case: JobCase, holder: JsonObject, job_counts: Counts) -> ActionPlan:

@@ -154,7 +154,15 @@ class FlavorSearch:
             self._update_indexes()
         if assignment.mode is FitMode.NO_FIT or not self.flavor_options.topologies:
             return assignment
-        placing = Placing(self.world.topologies, self.flavor_options, demands, assignment)
+        original = self._original
+        placing = Placing(
+            self.world.topologies,
+            self.flavor_options,
+            demands,
+            assignment,
+            None if original is None else original.admission,
+            () if original is None else self.world.reservations.assigned_places(original),
+        )
         assignment = placing.place()
         self._place_now = placing.place_now if assignment.places else None
         return assignment

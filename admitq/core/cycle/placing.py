@@ -14,13 +14,14 @@ from dataclasses import replace
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
-from admitq.core.cycle.units_to_place import Unit, Unplaced, find_places, list_units
+from admitq.core.cycle.units_to_place import Unit, Unplaced, assigned_before, find_places, list_units
 from admitq.core.flavor_options import FlavorOptions
 from admitq.core.instructions import FitMode
+from admitq.core.model import Admission
 from admitq.core.refusals import NoFitReason, NoFlavorFits
 from admitq.core.requests import PodSetDemand
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.topologies import Place, Topologies, places_of
+from admitq.core.topology.topologies import Place, Topologies, places_beyond, places_of
 
 
 class Placing:
@@ -31,6 +32,8 @@ class Placing:
         options: the flavor options of the ClusterQueue.
         demands: what each podset requests.
         assignment: the flavors of all podsets.
+        original: the admission of the workload that it replaces; None if it replaces none.
+        places_of_original: the places of this workload. They are counted, and stay so.
     """
 
     def __init__(
@@ -39,8 +42,12 @@ class Placing:
         options: FlavorOptions,
         demands: tuple[PodSetDemand, ...],
         assignment: Assignment,
+        original: Admission | None = None,
+        places_of_original: tuple[Place, ...] = (),
     ) -> None:
         self._topologies = topologies
+        self._before = assigned_before(topologies, original)
+        self._places_of_original = places_of_original
         self._demands = demands
         self._assignment = assignment
         self._units = list_units(options.topologies.keys(), demands, assignment.pod_sets)
@@ -62,22 +69,31 @@ class Placing:
             return assignment
         refused = None
         if assignment.mode is FitMode.FIT:
-            found = find_places(self._topologies, self._units)
+            found = find_places(self._topologies, self._units, self._before)
             if isinstance(found, dict):
-                return _with_places(self._demands, assignment, found)
+                return self._with_places(found)
             refused = found
-        found = find_places(self._topologies, self._units, without_usage=True)
+        found = find_places(self._topologies, self._units, self._before, without_usage=True)
         if isinstance(found, Unplaced):
             return _refuse(assignment, refused or found)
-        return _needing_preemption(_with_places(self._demands, assignment, found), refused)
+        return _needing_preemption(self._with_places(found), refused)
 
     def place_now(self) -> tuple[Place, ...]:
         """Return the places that the pods of the assignment have now; empty if there are none."""
         units = self._units
-        found = units if isinstance(units, Unplaced) else find_places(self._topologies, units)
-        if isinstance(found, Unplaced):
+        if isinstance(units, Unplaced):
             return ()
-        return _with_places(self._demands, self._assignment, found).places
+        found = find_places(self._topologies, units, self._before)
+        return () if isinstance(found, Unplaced) else self._with_places(found).places
+
+    def _with_places(self, found: dict[str, TopologyAssignment]) -> Assignment:
+        """Return the assignment with places, and what these take beyond those of the original."""
+        pod_sets = tuple(replace(part, topology=found.get(part.name)) for part in self._assignment.pod_sets)
+        placed = zip(pod_sets, self._demands, strict=True)
+        places = places_of((part, demand.pod_set.group, demand.on_node) for part, demand in placed)
+        return self._assignment._replace(
+            pod_sets=pod_sets, places=places_beyond(places, self._places_of_original)
+        )
 
 
 def _mark_placed_later(assignment: Assignment, units: Iterable[Unit]) -> Assignment:
@@ -88,15 +104,6 @@ def _mark_placed_later(assignment: Assignment, units: Iterable[Unit]) -> Assignm
             for part in assignment.pod_sets
         )
     )
-
-
-def _with_places(
-    demands: tuple[PodSetDemand, ...], assignment: Assignment, found: dict[str, TopologyAssignment]
-) -> Assignment:
-    pod_sets = tuple(replace(part, topology=found.get(part.name)) for part in assignment.pod_sets)
-    placed = zip(pod_sets, demands, strict=True)
-    places = places_of((part, demand.pod_set.group, demand.on_node) for part, demand in placed)
-    return assignment._replace(pod_sets=pod_sets, places=places)
 
 
 def _refuse(assignment: Assignment, refused: Unplaced) -> Assignment:

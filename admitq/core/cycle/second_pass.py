@@ -4,12 +4,12 @@ The workloads keep their quota and flavors, whatever the result. But one with po
 if there is no other place for them (gate TASFailedNodeReplacementFailFast).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from admitq.core.cycle.failed_hosts import place_again
 from admitq.core.cycle.inadmissibility import inadmissibility
-from admitq.core.cycle.units_to_place import Unplaced, find_places, list_units
+from admitq.core.cycle.units_to_place import Unplaced, assigned_before, find_places, list_units
 from admitq.core.entries import AssumedPlaces, WorkloadEntry
 from admitq.core.instructions import AssignTopology, EvictForNodeFailures, ReportSecondPass
 from admitq.core.model import Admission, Instant, PodSetUpdate, ResourceFlavor, Workload
@@ -25,6 +25,7 @@ from admitq.core.refusals import (
     TopologyUnsupported,
 )
 from admitq.core.requests import PodSetDemand
+from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.replacement import find_failed_host, has_host
 from admitq.core.topology.topologies import Topologies
 from admitq.core.world import World
@@ -96,11 +97,16 @@ def _place(world: World, entry: WorkloadEntry, failed_host: str | None) -> Admis
     demands = tuple(_updated(demand, updates) for demand in world.request_rules.resolve(workload).demands)
     if failed_host is not None:
         return place_again(world.topologies, demands, workload, failed_host)
-    return _place_lacking(world.topologies, demands, admission)
+    original = world.reservations.find_original(entry)
+    before = assigned_before(world.topologies, None if original is None else original.admission)
+    return _place_lacking(world.topologies, demands, admission, before)
 
 
 def _place_lacking(
-    topologies: Topologies, demands: tuple[PodSetDemand, ...], admission: Admission
+    topologies: Topologies,
+    demands: tuple[PodSetDemand, ...],
+    admission: Admission,
+    before: Mapping[str, TopologyAssignment],
 ) -> Admission | NoFlavorFits:
     """Return a reservation with the topology assignments that it lacks, or why these are not possible now.
 
@@ -108,6 +114,7 @@ def _place_lacking(
         topologies: the topologies of all flavors.
         demands: what each podset requests, with what admission checks have added.
         admission: the reservation.
+        before: the places that the pods keep, by podset.
     """
     by_name = {demand.pod_set.name: demand for demand in demands}
     # A podset that the workload does not have has no pods to place: another program wrote the reservation.
@@ -117,7 +124,7 @@ def _place_lacking(
         if part.lacks_topology_assignment and part.name in by_name
     )
     units = list_units(topologies.flavors, tuple(by_name[part.name] for part in waiting), waiting)
-    found = units if isinstance(units, Unplaced) else find_places(topologies, units)
+    found = units if isinstance(units, Unplaced) else find_places(topologies, units, before)
     if isinstance(found, Unplaced):
         return NoFlavorFits(found.refusals, NoFitReason.TOPOLOGY_PLACEMENT_FAILED)
     return replace(

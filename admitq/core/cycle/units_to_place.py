@@ -3,14 +3,16 @@
 A workload has one unit for each podset, or for each group of podsets: a leader with its workers.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
-from admitq.core.model import PodSetAssignment
+from admitq.core.model import Admission, PodSetAssignment
 from admitq.core.refusals import PodSetRefusals
 from admitq.core.requests import PodSetDemand
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.flavor_topology import PodsToPlace
+from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace
+from admitq.core.topology.kept_pods import keep_pods
 from admitq.core.topology.refusals import TopologyRefusal, TwoTopologies
 from admitq.core.topology.request import IMPLIED
 from admitq.core.topology.topologies import Place, Topologies
@@ -76,19 +78,58 @@ def to_place(demand: PodSetDemand, count: int) -> PodsToPlace:
     )
 
 
+def assigned_before(topologies: Topologies, original: Admission | None) -> dict[str, TopologyAssignment]:
+    """Return the assignments that a replacement keeps of its original, by podset; empty if it keeps none."""
+    if original is None or topologies.placement is None or not topologies.placement.keeps_pods:
+        return {}
+    return {part.name: part.topology for part in original.pod_set_assignments if part.topology is not None}
+
+
 def find_places(
-    topologies: Topologies, units: Sequence[Unit], *, without_usage: bool = False
+    topologies: Topologies,
+    units: Sequence[Unit],
+    before: Mapping[str, TopologyAssignment] = MappingProxyType({}),
+    *,
+    without_usage: bool = False,
 ) -> dict[str, TopologyAssignment] | Unplaced:
-    """Return the places of podsets by name, or the podsets that have none."""
+    """Return the places of podsets by name, or the podsets that have none.
+
+    Args:
+        topologies: the topologies of all flavors.
+        units: the podsets.
+        before: the result of ``assigned_before``. The usage of these pods is counted.
+        without_usage: whether to assume that no other workload runs in the topologies.
+    """
     found: dict[str, TopologyAssignment] = {}
     with topologies.assuming() as assume:
-        for unit in units:
-            topology = topologies.get(unit.flavor)
-            assert topology is not None, "it would be refused"  # noqa: S101 narrows the type
-            placed = topology.place(unit.pods, without_usage=without_usage)
+
+        def count(unit: Unit, assignments: Mapping[str, TopologyAssignment]) -> None:
+            for pods in unit.pods:
+                if pods.name in assignments:
+                    assume(Place((unit.flavor,), assignments[pods.name], pods.amounts_of_pod))
+
+        of_units = [_topology_of(topologies, unit) for unit in units]
+        kept_by_unit = [
+            keep_pods(topology, unit.pods, before) if before else None
+            for unit, topology in zip(units, of_units, strict=True)
+        ]
+        for unit, kept in zip(units, kept_by_unit, strict=True):
+            if without_usage and kept is not None:
+                count(unit, kept.assignments)
+        for unit, topology, kept in zip(units, of_units, kept_by_unit, strict=True):
+            pods = unit.pods if kept is None else kept.missing
+            placed = topology.place(pods, without_usage=without_usage) if pods else {}
             if not isinstance(placed, dict):
                 return Unplaced(tuple(pods.name for pods in unit.pods), placed)
-            found.update(placed)
-            for pods in unit.pods if unit is not units[-1] else ():
-                assume(Place((unit.flavor,), placed[pods.name], pods.amounts_of_pod))
+            assigned = placed if kept is None else kept.merge(topology, placed)
+            # A stored assignment has domains: podsets without pods get none.
+            found.update((name, assignment) for name, assignment in assigned.items() if assignment.domains)
+            if unit is not units[-1]:
+                count(unit, placed)
     return found
+
+
+def _topology_of(topologies: Topologies, unit: Unit) -> FlavorTopology:
+    topology = topologies.get(unit.flavor)
+    assert topology is not None, "it would be refused"  # noqa: S101 narrows the type
+    return topology

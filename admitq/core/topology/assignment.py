@@ -1,6 +1,6 @@
 """The assignment of a podset to domains (semantics, Workload, TopologyAssignment)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +13,20 @@ class TopologyAssignment:
 
     levels: tuple[str, ...]
     domains: tuple[tuple[tuple[str, ...], int], ...]
+
+    @property
+    def pod_count(self) -> int:
+        """The number of pods in all domains."""
+        return sum(count for _, count in self.domains)
+
+    def keep(self, count: int) -> "TopologyAssignment":
+        """Return the assignment of so many pods at most: those of the first domains stay."""
+        if count >= self.pod_count:
+            return self
+        kept: list[tuple[tuple[str, ...], int]] = []
+        for values, pods in self.domains:
+            if count <= 0:
+                break
+            kept.append((values, min(pods, count)))
+            count -= pods
+        return replace(self, domains=tuple(kept))

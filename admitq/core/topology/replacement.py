@@ -16,6 +16,7 @@ from admitq.core.topology.capacities import Layer
 from admitq.core.topology.domains import HOST_NAME, Domain, DomainTree
 from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace, Restriction
 from admitq.core.topology.levels import RequestedLevels, find_levels
+from admitq.core.topology.merging import Leaves, find_leaves, merge
 from admitq.core.topology.refusals import StaleDomain, TopologyRefusal
 
 
@@ -24,10 +25,6 @@ class PlacedPods(NamedTuple):
 
     pods: PodsToPlace
     assignment: TopologyAssignment
-
-
-_Leaves = list[tuple[Domain, int]]
-"""Leaves, and the number of pods in each."""
 
 
 def has_host(assignment: TopologyAssignment | None, host: str) -> bool:
@@ -64,9 +61,9 @@ def replace_host(
         unit: podsets that were placed together: one, or a leader with its workers.
         host: the failed host. At least one of the podsets has pods there.
     """
-    staying: dict[str, _Leaves] = {}
+    staying: dict[str, Leaves] = {}
     for pods, assignment in unit:
-        leaves = _find_staying(topology, assignment, host)
+        leaves = find_leaves(topology, assignment, without=host)
         if isinstance(leaves, StaleDomain):
             return leaves
         staying[pods.name] = leaves
@@ -93,27 +90,13 @@ def replace_host(
     found = topology.place(missing, restriction=restriction)
     if not isinstance(found, dict):
         return found
-    return {name: _merge(topology, staying[name], added) for name, added in found.items()}
-
-
-def _find_staying(
-    topology: FlavorTopology, assignment: TopologyAssignment, host: str
-) -> _Leaves | StaleDomain:
-    """Return the leaves of the pods that stay, or one that does not exist any more."""
-    staying: _Leaves = []
-    for name, count in topology.leaves_of(assignment):
-        if name != (host,):
-            leaf = topology.tree.find_leaf(name)
-            if leaf is None:
-                return StaleDomain(name)
-            staying.append((leaf, count))
-    return staying
+    return {name: merge(topology, staying[name], added) for name, added in found.items()}
 
 
 def _find_restriction(
     tree: DomainTree,
     levels: RequestedLevels,
-    workers: _Leaves,
+    workers: Leaves,
     all_leaves: Sequence[Domain],
     missing: int,
 ) -> Restriction | None:
@@ -136,7 +119,7 @@ def _find_restriction(
     return None
 
 
-def _find_broken_slice(tree: DomainTree, layer: Layer, workers: _Leaves, missing: int) -> Domain | None:
+def _find_broken_slice(tree: DomainTree, layer: Layer, workers: Leaves, missing: int) -> Domain | None:
     """Return the domain of the slice that lost pods; None if no slice of the layer did.
 
     The last slice may have been incomplete before. So a domain that the missing pods complete comes first.
@@ -155,18 +138,3 @@ def _degrade(layers: Iterable[Layer], missing: int, level: int, tree: DomainTree
     """Return the slices in which the missing pods can be placed, inside of a domain of a level."""
     whole = tuple(layer for layer in layers if layer.level >= level and not missing % layer.size)
     return whole or (Layer(len(tree.levels) - 1, 1),)
-
-
-def _merge(topology: FlavorTopology, staying: _Leaves, added: TopologyAssignment) -> TopologyAssignment:
-    """Return an assignment with the pods that stay and those that were added, sorted by all levels."""
-    tree, counts = topology.tree, Counter[int]()
-    for leaf, count in staying:
-        counts[leaf.number] += count
-    for name, count in added.domains:
-        leaf = tree.find_leaf(name)
-        assert leaf is not None, "it was just chosen"  # noqa: S101 narrows the type
-        counts[leaf.number] += count
-    numbers = sorted(counts, key=tree.values_of)
-    return replace(
-        added, domains=tuple((tree.name_of(tree.domains[number]), counts[number]) for number in numbers)
-    )

@@ -7,6 +7,7 @@ from the observed nodes and pods, and from the usage that is counted.
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import Amounts
@@ -29,6 +30,10 @@ class Place(NamedTuple):
     flavors: tuple[str, ...]
     assignment: TopologyAssignment
     of_pod: Amounts
+
+    def identify(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what identifies a domain of the assignment: a host has only one name."""
+        return values[-1:] if self.assignment.levels[-1] == HOST_NAME else values
 
 
 class PodOnNode(NamedTuple):
@@ -57,6 +62,28 @@ def places_of(pod_sets: Iterable[tuple[PodSetAssignment, str | None, Amounts]]) 
         for part, group, requests in placed
         if part.topology is not None
     )
+
+
+def places_beyond(places: Iterable[Place], original: Iterable[Place]) -> tuple[Place, ...]:
+    """Return the places of a replacement without the pods that its original has in the same domains."""
+    counted: Counter[tuple[tuple[str, ...], Amounts, tuple[str, ...]]] = Counter()
+    for place in original:
+        for values, count in place.assignment.domains:
+            counted[place.flavors, place.of_pod, place.identify(values)] += count
+    if not counted:
+        return tuple(places)
+    beyond: list[Place] = []
+    for place in places:
+        domains: list[tuple[tuple[str, ...], int]] = []
+        for values, count in place.assignment.domains:
+            key = place.flavors, place.of_pod, place.identify(values)
+            common = min(count, counted[key])
+            counted[key] -= common
+            if count > common:
+                domains.append((values, count - common))
+        if domains:
+            beyond.append(place._replace(assignment=replace(place.assignment, domains=tuple(domains))))
+    return tuple(beyond)
 
 
 def room_of(flavor: str) -> Cause:

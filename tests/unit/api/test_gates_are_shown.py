@@ -168,6 +168,10 @@ SHOWN: Final = {
         "unit/workloads/test_admission_patches.py: "
         "test_gate_decides_whether_host_prefixes_have_their_own_slices"
     ),
+    Gate.ELASTIC_JOBS_WITH_TAS: Shown(
+        "unit/core/test_kept_places.py: test_job_that_grows_keeps_its_places",
+        "unit/core/test_kept_places.py: test_without_the_gate_all_pods_are_placed_beside_those_that_run",
+    ),
     Gate.TAS_BALANCED_PLACEMENT: _both(
         "unit/core/test_flavor_topology.py: test_balanced_placement_gives_equal_shares_of_few_domains"
     ),

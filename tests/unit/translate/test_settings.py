@@ -130,6 +130,7 @@ def test_admission_is_not_blocked_if_pods_ready_is_disabled() -> None:
         ("SkipReassignmentForPodOwnedWorkloads", Placement(leaves_single_pods=False)),
         ("TASProfileMixed", Placement(rules=PlacementRules(small_gaps_first=False))),
         ("TASRecomputeAssignmentWithinSchedulingCycle", Placement(places_again=False)),
+        ("ElasticJobsViaWorkloadSlicesWithTAS", Placement(keeps_pods=True)),
         ("TASBalancedPlacement", Placement(rules=PlacementRules(balanced=True))),
         ("TASRespectNodeAffinityPreferred", Placement(rules=PlacementRules(prefers_nodes=True))),
     ],

@@ -12,7 +12,8 @@ from admitq.controllers.job.steps import decide_job
 from admitq.controllers.plan import ActionPlan, Create, Patch
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.store import Key
-from admitq_api.json_objects import value_at
+from admitq_api.json_objects import JsonObject, value_at
+from admitq_api.topology_assignments import encode
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
@@ -42,6 +43,28 @@ def test_shrinking_job_releases_quota_at_once_when_its_pods_have_ended() -> None
     released = apply_plan(shrunk, plan_for(running_job(2), shrunk))
     [assignment] = value_at(released, ("status", "admission", "podSetAssignments"))
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
+
+
+ON_HOSTS = encode(("kubernetes.io/hostname",), ((("a",), 2), (("b",), 1)))
+UNREADABLE = {"levels": ["kubernetes.io/hostname"], "slices": []}
+
+
+@pytest.mark.parametrize(
+    ("size", "topology", "expected"),
+    [
+        (2, ON_HOSTS, encode(("kubernetes.io/hostname",), ((("a",), 2),))),
+        (1, ON_HOSTS, encode(("kubernetes.io/hostname",), ((("a",), 1),))),
+        (0, ON_HOSTS, None),
+        (2, UNREADABLE, UNREADABLE),
+    ],
+)
+def test_shrinking_job_leaves_its_last_domains(size: int, topology: JsonObject, expected: object) -> None:
+    first = slice_("first", 3)
+    value_at(first, ("status", "admission", "podSetAssignments"))[0]["topologyAssignment"] = topology
+    shrunk = apply_plan(first, plan_for(running_job(size), first))
+    released = apply_plan(shrunk, plan_for(running_job(size), shrunk))
+    [assignment] = value_at(released, ("status", "admission", "podSetAssignments"))
+    assert (assignment["count"], assignment.get("topologyAssignment")) == (size, expected)
 
 
 def plan_with_pods(of_job: dict[str, Any], pods: int | None, *slices: dict[str, Any]) -> ActionPlan:
