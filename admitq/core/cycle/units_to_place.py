@@ -4,7 +4,6 @@ A workload has one unit for each podset, or for each group of podsets: a leader 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from admitq.core.model import Admission, PodSetAssignment
@@ -88,7 +87,7 @@ def assigned_before(topologies: Topologies, original: Admission | None) -> dict[
 def find_places(
     topologies: Topologies,
     units: Sequence[Unit],
-    before: Mapping[str, TopologyAssignment] = MappingProxyType({}),
+    before: Mapping[str, TopologyAssignment] | None = None,
     *,
     without_usage: bool = False,
 ) -> dict[str, TopologyAssignment] | Unplaced:
@@ -97,7 +96,7 @@ def find_places(
     Args:
         topologies: the topologies of all flavors.
         units: the podsets.
-        before: the result of ``assigned_before``. The usage of these pods is counted.
+        before: the result of ``assigned_before``, if any. The usage of these pods is counted.
         without_usage: whether to assume that no other workload runs in the topologies.
     """
     found: dict[str, TopologyAssignment] = {}
