@@ -174,8 +174,8 @@ class Execution:
                 self._leave(workload, instruction)
             case EvictForNodeFailures():
                 self._leave(workload, None)
-            case ReportSecondPass():
-                pass  # The core repeats the second pass.
+            case _:
+                pass  # Of a second pass without result: the core repeats it.
         self.decisions += 1
 
     def _assign_topology(self, workload: Workload, admission: Admission) -> Workload:

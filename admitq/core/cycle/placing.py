@@ -81,9 +81,7 @@ class Placing:
     def place_now(self) -> tuple[Place, ...]:
         """Return the places that the pods of the assignment have now; empty if there are none."""
         units = self._units
-        if isinstance(units, Unplaced):
-            return ()
-        found = find_places(self._topologies, units, self._before)
+        found = units if isinstance(units, Unplaced) else find_places(self._topologies, units, self._before)
         return () if isinstance(found, Unplaced) else self._with_places(found).places
 
     def _with_places(self, found: dict[str, TopologyAssignment]) -> Assignment:

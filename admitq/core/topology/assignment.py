@@ -21,12 +21,8 @@ class TopologyAssignment:
 
     def keep(self, count: int) -> "TopologyAssignment":
         """Return the assignment of so many pods at most: those of the first domains stay."""
-        if count >= self.pod_count:
-            return self
         kept: list[tuple[tuple[str, ...], int]] = []
         for values, pods in self.domains:
-            if count <= 0:
-                break
             kept.append((values, min(pods, count)))
-            count -= pods
-        return replace(self, domains=tuple(kept))
+            count -= kept[-1][1]
+        return replace(self, domains=tuple(domain for domain in kept if domain[1]))

@@ -162,15 +162,22 @@ def _find_rooms(
     for roles, before in zip(reversed(options), reversed(sums[:-1]), strict=True):
         if before.get(state, 0) >> total & 1:
             continue
-        number, has_leader = state
-        for role in roles:
-            earlier = number - 1, has_leader and not role.has_leader
-            left = total - role.size
-            if left >= 0 and (has_leader or not role.has_leader) and before.get(earlier, 0) >> left & 1:
-                chosen.append(role)
-                state, total = earlier, left
-                break
+        role = next(role for role in roles if _completes(role, before, state, total))
+        chosen.append(role)
+        state, total = _without(role, state), total - role.size
     return chosen
+
+
+def _completes(role: _Chosen, before: _Sums, state: _State, total: int) -> bool:
+    """Whether a room in a role and rooms before it have a sum."""
+    left = total - role.size
+    return left >= 0 and bool(before.get(_without(role, state), 0) >> left & 1)
+
+
+def _without(role: _Chosen, state: _State) -> _State:
+    """Return the state before a room was chosen in a role. With a second leader, there is none."""
+    number, has_leader = state
+    return number - 1 if has_leader or not role.has_leader else -1, has_leader and not role.has_leader
 
 
 def _share(chosen: Iterable[_Chosen], need: int, threshold: int) -> list[Share]:

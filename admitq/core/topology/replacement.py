@@ -40,9 +40,9 @@ def select_hosts_with_pods(hosts: Iterable[str], admission: Admission) -> tuple[
 
 def find_failed_host(workload: Workload) -> str | None:
     """Return the first unhealthy node with pods of the workload; None if there is none."""
-    if workload.admission is None:
-        return None
-    return next(iter(select_hosts_with_pods(workload.unhealthy_nodes, workload.admission)), None)
+    admission = workload.admission
+    hosts = () if admission is None else select_hosts_with_pods(workload.unhealthy_nodes, admission)
+    return next(iter(hosts), None)
 
 
 def _count_on(assignment: TopologyAssignment, host: str) -> int:
