@@ -97,12 +97,15 @@ class FlavorTopology:
         for name, count in self.leaves_of(assignment):
             self.tree.assume(name, of_pod, times * count)
 
-    def has_room(self, assignment: TopologyAssignment) -> bool:
-        """Whether the leaves of an assignment exist, and are not used beyond what is free."""
+    def has_room(self, assignment: TopologyAssignment, of_pod: Amounts) -> bool:
+        """Whether the leaves of an assignment exist, and have what its pods request. The pods are counted.
+
+        Other resources may be used beyond what there is: pods of others took them, or a node shrank.
+        """
         leaves = [self.tree.find_leaf(name) for name, _ in self.leaves_of(assignment)]
         return all(
             leaf is not None
-            and all(amount <= leaf.allocatable.get(resource, 0) for resource, amount in leaf.used.items())
+            and all(leaf.used.get(resource, 0) <= leaf.allocatable.get(resource, 0) for resource, _ in of_pod)
             for leaf in leaves
         )
 

@@ -248,7 +248,7 @@ class Topologies:
         places = tuple(places)
         self.hold(places)
         fits = all(
-            self._by_flavor[flavor].has_room(place.assignment)
+            self._by_flavor[flavor].has_room(place.assignment, place.of_pod)
             for place in places
             for flavor in place.flavors
             if flavor in self._by_flavor

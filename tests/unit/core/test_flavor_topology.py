@@ -155,6 +155,16 @@ def test_usage_of_others_is_ignored_on_an_empty_cluster() -> None:
     assert placed.place(unit, without_usage=True) == {"main": on_hosts(r1_a=2)}
 
 
+@pytest.mark.parametrize(("resource", "has_room"), [("memory", True), ("cpu", False)])
+def test_pods_need_room_for_the_resources_that_they_request(resource: str, has_room: bool) -> None:
+    placed = topology({"r1-a": 2})
+    placed.add_usage(on_hosts(r1_a=2), (("cpu", 1000), ("pods", 1)))
+    assert placed.has_room(on_hosts(r1_a=2), (("cpu", 1000), ("pods", 1)))
+    placed.tree.add_usage(("r1-a",), ((resource, 1),), 1)
+    assert placed.has_room(on_hosts(r1_a=2), (("cpu", 1000), ("pods", 1))) is has_room
+    assert not placed.has_room(on_hosts(r1_b=1), (("cpu", 1000), ("pods", 1)))
+
+
 def test_without_the_small_gaps_first_large_gaps_are_filled_first() -> None:
     unit = [pods(5, unconstrained())]
     assert topology(ROOMS).place(unit) == {"main": on_hosts(r1_b=2, r2_a=3)}
