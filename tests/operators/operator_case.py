@@ -93,6 +93,8 @@ class OperatorCase:
     restart: Restart | None = None
     scale: Size | None = None
     partial: Partial | None = None
+    placed: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    """Fields of a job with pods that have ranks."""
     notReady: Mapping[str, Any] = dataclasses.field(  # noqa: N815 as in the YAML
         default_factory=dict[str, Any]
     )

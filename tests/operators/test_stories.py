@@ -4,16 +4,19 @@ The case file of a kind has what differs; ``cases/README.md`` describes it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
 
+from admitq.core.topology.domains import HOST_NAME
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from admitq.workloads.transitions import is_reserved
-from admitq_api.conditions import parse_time
-from admitq_api.json_objects import value_at
+from admitq.workloads.transitions import StatusTransition, is_reserved
+from admitq_api.conditions import ConditionType, Reason, parse_time
+from admitq_api.json_objects import JsonObject, value_at
+from admitq_api.topology_assignments import Domain, encode
 from tests.controlplane.kind_cases import differences, path_of
 from tests.controlplane.played_jobs import create_other
 from tests.controlplane.stage import Stage, condition_of
@@ -83,10 +86,12 @@ async def open_queue(
         await create_other(stage, obj)
 
 
-async def submit_held(stage: Stage, case: OperatorCase) -> OperatedJob:
+async def submit_held(
+    stage: Stage, case: OperatorCase, changes: Mapping[str, Any] | None = None
+) -> OperatedJob:
     """Create a job in a queue of a stopped ClusterQueue, and wait until its Workload says so."""
     await open_queue(stage, case, stopPolicy="Hold")
-    job = await submit(stage, case)
+    job = await submit(stage, case, changes=changes)
     await job.until_condition("QuotaReserved", "False", "Suspended")
     return job
 
@@ -165,6 +170,65 @@ async def test_job_is_held_admitted_and_runs_to_its_end(stage: Stage, case: Oper
     if "end" not in case.cannot:
         await job.end_pods("Succeeded", case.succeeded)
         await until_ended(job, "Succeeded", case.succeeded.message or case.kind.messages["succeeded"])
+
+
+@story("placed", "job", "jobset", "trainjob")
+async def test_pods_run_on_the_hosts_of_their_ranks(stage: Stage, case: OperatorCase) -> None:
+    """The first pod of each podset gets a host of its own. The operator sets the labels of ranks."""
+    job = await submit_held(stage, case, case.placed)
+    workload = await job.workload()
+    places = {
+        pod_set["name"]: [1, *[2 + number % 2] * (pod_set.get("count", 1) - 1)]
+        for number, pod_set in enumerate(workload["spec"]["podSets"])
+    }
+    await admit_on_hosts(stage, workload, places)
+    found: dict[str, list[tuple[int | None, int]]] = {name: [] for name in places}
+    for pod in await until_running(case, job):
+        name = pod["metadata"]["labels"][stage.names.podset]
+        [pod_set] = [one for one in workload["spec"]["podSets"] if one["name"] == name]
+        host = int(pod["spec"]["nodeName"].rpartition("-")[2])
+        found[name].append((rank_of(pod, pod_set), host))
+    for name, hosts in places.items():
+        ranks = [rank for rank, _ in found[name]]
+        if None in ranks:
+            assert sorted(host for _, host in found[name]) == sorted(hosts), name
+        else:
+            assert sorted(found[name], key=str) == sorted(enumerate(hosts), key=str), name
+
+
+async def admit_on_hosts(stage: Stage, workload: JsonObject, places: Mapping[str, Sequence[int]]) -> None:
+    """Admit a Workload with a topology assignment: the numbers of the reserved hosts, by podset and rank."""
+    assignments: list[JsonObject] = []
+    for name, hosts in places.items():
+        domains: list[Domain] = [
+            ((f"{RESERVED}-{host}",), count) for host, count in sorted(Counter(hosts).items())
+        ]
+        assigned = {"topologyAssignment": encode([HOST_NAME], domains)}
+        flavor = {"flavors": {"cpu": stage.own("f")}, "resourceUsage": {"cpu": str(len(hosts))}}
+        assignments.append({"name": name, "count": len(hosts), **flavor, **assigned})
+
+    def admit(transition: StatusTransition) -> None:
+        transition.status["admission"] = {
+            "clusterQueue": stage.own("cq"),
+            "podSetAssignments": assignments,
+        }
+        transition.set_condition(ConditionType.QUOTA_RESERVED, True, Reason.QUOTA_RESERVED, "imported")
+        transition.set_condition(ConditionType.ADMITTED, True, Reason.ADMITTED, "imported")
+
+    await stage.apply_transition(workload["metadata"]["name"], admit)
+
+
+def rank_of(pod: Mapping[str, Any], pod_set: Mapping[str, Any]) -> int | None:
+    """The rank of a pod in its podset by the labels that the Workload names; None if it names none."""
+    labels = pod["metadata"]["labels"]
+    request = pod_set.get("topologyRequest") or {}
+    if "podIndexLabel" not in request:
+        return None
+    rank = int(labels[request["podIndexLabel"]])
+    if "subGroupIndexLabel" not in request:
+        return rank
+    size = pod_set.get("count", 1) // request["subGroupCount"]
+    return rank + size * int(labels[request["subGroupIndexLabel"]])
 
 
 @story("fail")
