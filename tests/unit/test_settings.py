@@ -127,8 +127,8 @@ def test_custom_labels_need_their_gate(tmp_path: Path, on: bool) -> None:
 
 
 def test_gate_of_missing_feature_is_accepted_and_reported() -> None:
-    assert load_settings(None, "TASBalancedPlacement=true,PriorityBoost=true").notes() == (
-        "TASBalancedPlacement: has no effect: its feature is not implemented yet",
+    assert load_settings(None, "SchedulerLibraryIntegration=true,PriorityBoost=true").notes() == (
+        "SchedulerLibraryIntegration: has no effect: its feature is not implemented yet",
     )
 
 

@@ -260,7 +260,7 @@ CASES: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
         (
             configured(
                 featureGates={
-                    "TASBalancedPlacement": True,
+                    "SchedulerLibraryIntegration": True,
                     "TopologyAwareScheduling": True,
                     "VisibilityOnDemand": False,
                     "PartialAdmission": False,
@@ -269,7 +269,7 @@ CASES: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
                     "VectorizedResourceRequests": True,
                 }
             ),
-            ["TASBalancedPlacement: has no effect: its feature is not implemented yet"],
+            ["SchedulerLibraryIntegration: has no effect: its feature is not implemented yet"],
         )
     ],
     "fields-without-effect": [
