@@ -495,7 +495,13 @@ RETENTION: Final[Sequence[Row]] = (
         ("quota_release.handle_eviction", "workload.evict_inactive"),
         job_admitted,
         spec(active=False),
-        {"active": False, "Evicted": "True Deactivated", "admission": None, "job": "suspended"},
+        {
+            "active": False,
+            "QuotaReserved": "False Deactivated",
+            "Evicted": "True Deactivated",
+            "admission": None,
+            "job": "suspended",
+        },
     ),
 )
 """Rows for an installation with a retention period of one second."""

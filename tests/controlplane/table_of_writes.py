@@ -99,6 +99,8 @@ _ADMITTED: Final = {**_RESERVED, "Admitted": "True Admitted"}
 _RUNS: Final = {**_ADMITTED, "PodsReady": "True Started", "job": "running"}
 _WAITS: Final = {"Admitted": "False NoReservation", "admission": None}
 _STOPPED: Final = {**_WAITS, "job": "suspended"}
+# Until its reason is reported, a stopped Workload has that of the release.
+_INACTIVE: Final = {**_STOPPED, "active": False, "QuotaReserved": "False Deactivated"}
 _FORMERLY_EVICTED: Final = "False QuotaReserved"
 
 
@@ -269,14 +271,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
                     "too long",
                 )
             ),
-            {**_STOPPED, "active": False, "Evicted": "True DeactivatedDueToMaximumExecutionTimeExceeded"},
+            {**_INACTIVE, "Evicted": "True DeactivatedDueToMaximumExecutionTimeExceeded"},
         ),
         Row(
             "deactivate",
             ("workload.set_inactive", "workload.evict_inactive"),
             job_runs,
             spec(active=False),
-            {**_STOPPED, "active": False, "Evicted": "True Deactivated"},
+            {**_INACTIVE, "Evicted": "True Deactivated"},
         ),
         Row(
             "reactivate",
@@ -423,7 +425,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             ),
             job_held,
             status(set_check_state("Rejected")),
-            {**_STOPPED, "active": False, "Evicted": "True DeactivatedDueToAdmissionCheck"},
+            {**_INACTIVE, "Evicted": "True DeactivatedDueToAdmissionCheck"},
         ),
     ),
     "ends": (
