@@ -172,7 +172,7 @@ async def test_job_is_held_admitted_and_runs_to_its_end(stage: Stage, case: Oper
         await until_ended(job, "Succeeded", case.succeeded.message or case.kind.messages["succeeded"])
 
 
-@story("placed", "job", "jobset", "trainjob")
+@story("placed", "job", "jobset", "mpijob", "trainjob")
 async def test_pods_run_on_the_hosts_of_their_ranks(stage: Stage, case: OperatorCase) -> None:
     """The first pod of each podset gets a host of its own. The operator sets the labels of ranks."""
     job = await submit_held(stage, case, case.placed)
@@ -219,10 +219,13 @@ async def admit_on_hosts(stage: Stage, workload: JsonObject, places: Mapping[str
 
 
 def rank_of(pod: Mapping[str, Any], pod_set: Mapping[str, Any]) -> int | None:
-    """The rank of a pod in its podset by the labels that the Workload names; None if it names none."""
+    """The rank of a pod in its podset by the labels that the Workload names; None if it names none.
+
+    A pod that is alone in its podset need not have the label: the launcher of an MPIJob has none.
+    """
     labels = pod["metadata"]["labels"]
     request = pod_set.get("topologyRequest") or {}
-    if "podIndexLabel" not in request:
+    if "podIndexLabel" not in request or pod_set.get("count", 1) == 1:
         return None
     rank = int(labels[request["podIndexLabel"]])
     if "subGroupIndexLabel" not in request:
