@@ -249,7 +249,7 @@ async def test_event_is_recorded_exactly_once_despite_a_short_fault(
 async def test_event_is_dropped_and_counted_when_its_write_is_refused_or_keeps_failing(
     proxy: Proxy, through: Through, client: Client, subject: dict[str, Any], action: Action, tries: int
 ):
-    recorder = recorder_of(await through(timeout=0.7 if action is p.never_answer else 10.0))
+    recorder = recorder_of(await through(timeout=1.5 if action is p.never_answer else 10.0), flush=30.0)
     proxy.fault(action, times=tries)
     recorder.event(subject, "Normal", "Lost", "lost")
     recorder.event(subject, "Normal", "Kept", "kept")
