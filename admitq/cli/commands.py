@@ -1,7 +1,7 @@
 """The commands. Heavy imports happen inside a command, so that completion and help stay quick."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -229,6 +229,16 @@ def _complete_file_or_command(incomplete: str) -> Iterator[str]:
     yield from _complete_file(incomplete)
 
 
+def _scenario_files(autocompletion: Callable[[str], Iterator[str]]) -> Any:
+    """Return the argument with the files of a simulation. It may be left out for a cluster."""
+    return typer.Argument(
+        help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
+        metavar="FILE…",
+        autocompletion=autocompletion,
+        show_default=False,
+    )
+
+
 UntilOption = Annotated[
     str | None,
     typer.Option("--until", help="When to stop, on the simulated clock: 90m.", metavar="DURATION"),
@@ -297,15 +307,7 @@ def _find_source(
 
 @application.command()
 def simulate(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
-            metavar="FILE…",
-            autocompletion=_complete_file_or_command,
-            show_default=False,
-        ),
-    ] = None,
+    files: Annotated[list[str] | None, _scenario_files(_complete_file_or_command)] = None,
     list_scenarios: Annotated[
         bool, typer.Option("--list", help="List the shipped scenarios and run none.")
     ] = False,
@@ -427,15 +429,7 @@ def racks(
     hosts: Annotated[
         str, typer.Option("--hosts", help="Numbers of hosts in each rack: 16,32,64.", metavar="NUMBERS")
     ],
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
-            metavar="FILE…",
-            autocompletion=_complete_file,
-            show_default=False,
-        ),
-    ] = None,
+    files: Annotated[list[str] | None, _scenario_files(_complete_file)] = None,
     max_wait: Annotated[
         str | None,
         typer.Option("--max-wait", help="Target: 95 % of the workloads wait no longer.", metavar="DURATION"),

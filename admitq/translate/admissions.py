@@ -56,11 +56,16 @@ def _read_assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]
         count=pods.get(name, 0) if count is None else require_int(count, f"{path}.count"),
         lacks_topology_assignment=item.get("delayedTopologyRequest") == "Pending"
         and not item.get("topologyAssignment"),
-        topology=_read_topology(item.get("topologyAssignment"), f"{path}.topologyAssignment"),
+        topology=read_topology_assignment(item.get("topologyAssignment"), f"{path}.topologyAssignment"),
     )
 
 
-def _read_topology(raw: object, path: str) -> TopologyAssignment | None:
+def read_topology_assignment(raw: object, path: str) -> TopologyAssignment | None:
+    """Read a stored topology assignment; None if there is none.
+
+    Raises:
+        MalformedField: it does not have its form.
+    """
     return None if not raw else TopologyAssignment(*decode(raw, path))
 
 

@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Any, Final
 
+from admitq.core.topology.domains import HOST_NAME
 from admitq.runtime.kinds import kinds_of
 from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import Reason
@@ -23,7 +24,6 @@ NAMESPACE: Final = "bench"
 _FLAVOR: Final = "default"
 _TOPOLOGY: Final = "racks"
 _BLOCK: Final = "example.com/block"
-_HOST: Final = "kubernetes.io/hostname"
 _BLOCK_OF_NODES: Final = "block-0"
 
 
@@ -37,7 +37,7 @@ def flavor(shape: LoadShape, names: Names) -> tuple[str, dict[str, Any]]:
 def topologies(shape: LoadShape, names: Names) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the path and the body of the topology of the nodes, if there are nodes."""
     if shape.nodes is not None:
-        levels = [{"nodeLabel": label} for label in (_BLOCK, RACK, _HOST)]
+        levels = [{"nodeLabel": label} for label in (_BLOCK, RACK, HOST_NAME)]
         yield kinds_of(names).topologies.path(), _object(names, "Topology", _TOPOLOGY, {"levels": levels})
 
 
@@ -48,7 +48,7 @@ def nodes(layout: NodeLayout) -> Iterator[tuple[str, dict[str, Any]]]:
     for number in range(layout.hosts):
         rack, host = divmod(number, layout.hosts_of_rack)
         name = node_name(rack, host)
-        labels = {_BLOCK: _BLOCK_OF_NODES, RACK: f"rack-{rack}", _HOST: name}
+        labels = {_BLOCK: _BLOCK_OF_NODES, RACK: f"rack-{rack}", HOST_NAME: name}
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
         metadata = {"name": name, "labels": labels}
         yield "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}

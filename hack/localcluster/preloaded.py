@@ -101,7 +101,7 @@ def _serve() -> list[str] | None:
     Returns:
         The command line, in a forked process; None in the server when its client has ended.
     """
-    # Ended children do not become zombies, for which nobody would wait.
+    # No code waits for a child, so the kernel must remove it when it has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         argv, log, environment = json.loads(line)

@@ -23,10 +23,10 @@ from admitq.controllers.plan import (
     namespaced_name,
     plan_of,
 )
-from admitq.core.topology.assignment import TopologyAssignment
 from admitq.integrations.base import PatchStep
 from admitq.integrations.workload_names import create_workload_name
 from admitq.translate import messages
+from admitq.translate.admissions import read_topology_assignment
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.job_workloads import (
     has_same_pods,
@@ -52,7 +52,7 @@ from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.quantity import format_quantity, parse_amount
 from admitq_api.stored_fields import MalformedField
-from admitq_api.topology_assignments import decode, encode
+from admitq_api.topology_assignments import encode
 
 Counts = Mapping[str, int]
 """Pods by podset."""
@@ -364,23 +364,17 @@ def _shrink_assignment(assignment: JsonObject, count: int) -> JsonObject:
         for resource, used in (assignment.get("resourceUsage") or {}).items()
     }
     shrunk = {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}
-    topology = _shrink_topology(assignment.get("topologyAssignment"), count)
-    if topology is not None:
-        shrunk["topologyAssignment"] = topology
-    elif not count:
-        shrunk.pop("topologyAssignment", None)
-    return shrunk
+    topology = _shrink_topology(shrunk.pop("topologyAssignment", None), count)
+    return shrunk if topology is None else {**shrunk, "topologyAssignment": topology}
 
 
-def _shrink_topology(raw: object, count: int) -> dict[str, Any] | None:
-    """Return a topology assignment for so many pods; None without pods, or if it is not readable."""
-    if not count or raw is None:
-        return None
+def _shrink_topology(raw: Any, count: int) -> Any:
+    """Return a stored topology assignment for so many pods; None without pods. An unreadable one stays."""
     try:
-        levels, domains = decode(raw, "topologyAssignment")
+        topology = read_topology_assignment(raw, "topologyAssignment") if count else None
     except MalformedField:
-        return None
-    return encode(levels, TopologyAssignment(levels, domains).keep(count).domains)
+        return raw
+    return None if topology is None else encode(topology.levels, topology.keep(count).domains)
 
 
 def _create_larger_slice(case: JobCase, holder: JsonObject, job_counts: Counts) -> ActionPlan:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from admitq.core.cycle.units_to_place import Unplaced, list_units
+from admitq.core.cycle.units_to_place import Unplaced, list_units, topology_of
 from admitq.core.model import Admission, Workload
 from admitq.core.refusals import NoFitReason, NoFlavorFits
 from admitq.core.requests import PodSetDemand
@@ -47,9 +47,7 @@ def place_again(
             ]
             if not any(has_host(each.assignment, host) for each in placed):
                 continue
-            topology = topologies.get(unit.flavor)
-            assert topology is not None, "only flavors with a topology have units"  # noqa: S101
-            moved = replace_host(topology, placed, host)
+            moved = replace_host(topology_of(topologies, unit), placed, host)
             if not isinstance(moved, dict):
                 return _refused(Unplaced(tuple(pods.name for pods in unit.pods), moved))
             found.update(moved)

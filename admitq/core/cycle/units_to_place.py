@@ -107,20 +107,16 @@ def find_places(
                 if pods.name in assignments:
                     assume(Place((unit.flavor,), assignments[pods.name], pods.amounts_of_pod))
 
-        of_units = [_topology_of(topologies, unit) for unit in units]
-        kept_by_unit = [
-            keep_pods(topology, unit.pods, before) if before else None
-            for unit, topology in zip(units, of_units, strict=True)
-        ]
-        for unit, kept in zip(units, kept_by_unit, strict=True):
-            if without_usage and kept is not None:
+        kept_by_unit = [keep_pods(topology_of(topologies, unit), unit.pods, before or {}) for unit in units]
+        if without_usage:
+            for unit, kept in zip(units, kept_by_unit, strict=True):
                 count(unit, kept.assignments)
-        for unit, topology, kept in zip(units, of_units, kept_by_unit, strict=True):
-            pods = unit.pods if kept is None else kept.missing
-            placed = topology.place(pods, without_usage=without_usage) if pods else {}
+        for unit, kept in zip(units, kept_by_unit, strict=True):
+            topology = topology_of(topologies, unit)
+            placed = topology.place(kept.missing, without_usage=without_usage) if kept.missing else {}
             if not isinstance(placed, dict):
                 return Unplaced(tuple(pods.name for pods in unit.pods), placed)
-            assigned = placed if kept is None else kept.merge(topology, placed)
+            assigned = kept.merge(topology, placed)
             # A stored assignment has domains: podsets without pods get none.
             found.update((name, assignment) for name, assignment in assigned.items() if assignment.domains)
             if unit is not units[-1]:
@@ -128,7 +124,8 @@ def find_places(
     return found
 
 
-def _topology_of(topologies: Topologies, unit: Unit) -> FlavorTopology:
+def topology_of(topologies: Topologies, unit: Unit) -> FlavorTopology:
+    """Return the topology in which a unit is placed."""
     topology = topologies.get(unit.flavor)
-    assert topology is not None, "it would be refused"  # noqa: S101 narrows the type
+    assert topology is not None, "only flavors with a topology have units"  # noqa: S101 narrows the type
     return topology

@@ -70,9 +70,10 @@ class Domain:
 
 
 class _Placed(NamedTuple):
-    """A node in the tree: its leaf, and what pods of others leave of its allocatable amounts."""
+    """A node in the tree: its values, its leaf, and its allocatable amounts."""
 
     node: Node
+    values: tuple[str, ...]
     leaf: Domain
     amounts: dict[str, int]
 
@@ -154,7 +155,7 @@ class DomainTree:
             and all(labels.get(key) == value for key, value in self._node_labels)
         )
         if belongs:
-            leaf = self._put_in(node)
+            leaf = self._put_in(node, tuple(labels[level] for level in self.levels))
             if len(leaf.nodes) > 1:
                 self._arrange(leaf)
         return belongs or placed is not None
@@ -254,25 +255,24 @@ class DomainTree:
     def _arrange(self, leaf: Domain) -> None:
         """Put nodes with the same host name in again by name, so that not the order of events decides."""
         if self.ends_with_hosts:
-            nodes = [leaf.nodes[name] for name in sorted(leaf.nodes)]
-            for node in nodes:
-                self._take_out(self._nodes[node.name])
-            for node in nodes:
-                self._put_in(node)
+            nodes = [self._nodes[name] for name in sorted(leaf.nodes)]
+            for placed in nodes:
+                self._take_out(placed)
+            for placed in nodes:
+                self._put_in(placed.node, placed.values)
 
-    def _put_in(self, node: Node) -> Domain:
-        labels = dict(node.labels)
-        leaf = self._leaf(tuple(labels[level] for level in self.levels))
+    def _put_in(self, node: Node, values: tuple[str, ...]) -> Domain:
+        leaf = self._leaf(values)
         amounts = dict(node.allocatable)
         _add(leaf.allocatable, amounts, 1)
         _add(leaf.allocatable, self._of_others.get(node.name, {}), -1)
         leaf.nodes[node.name] = node
-        self._nodes[node.name] = _Placed(node, leaf, amounts)
+        self._nodes[node.name] = _Placed(node, values, leaf, amounts)
         self._note(leaf)
         return leaf
 
     def _take_out(self, placed: _Placed) -> None:
-        node, leaf, amounts = placed
+        node, _, leaf, amounts = placed
         _add(leaf.allocatable, amounts, -1)
         _add(leaf.allocatable, self._of_others.get(node.name, {}), 1)
         del leaf.nodes[node.name]

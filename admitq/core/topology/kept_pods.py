@@ -15,45 +15,48 @@ from admitq.core.topology.refusals import StaleDomain
 
 
 class KeptPods(NamedTuple):
-    """The assignments that podsets keep, by name, and the pods that they do not contain."""
+    """What podsets keep of their assignments.
+
+    Attributes:
+        assignments: the kept assignments, by podset; empty if all pods get new places.
+        leaves: their leaves.
+        missing: the pods that get new places.
+    """
 
     assignments: Mapping[str, TopologyAssignment]
+    leaves: Mapping[str, Leaves]
     missing: tuple[PodsToPlace, ...]
 
     def merge(
         self, topology: FlavorTopology, added: Mapping[str, TopologyAssignment]
     ) -> dict[str, TopologyAssignment]:
         """Return the kept assignments with the places of the missing pods."""
-        merged = dict(self.assignments)
-        for name, assignment in added.items():
-            merged[name] = merge(topology, _leaves(topology, self.assignments[name]), assignment)
-        return merged
+        merged = {
+            name: merge(topology, self.leaves[name], assignment) if name in self.leaves else assignment
+            for name, assignment in added.items()
+        }
+        return {**self.assignments, **merged}
 
 
 def keep_pods(
     topology: FlavorTopology, unit: Sequence[PodsToPlace], before: Mapping[str, TopologyAssignment]
-) -> KeptPods | None:
-    """Return what podsets keep of their assignments; None if all of their pods get new places.
+) -> KeptPods:
+    """Return what podsets keep of their assignments.
 
     Args:
         topology: the topology of the flavor.
         unit: podsets that are placed together: one, or a leader with its workers.
         before: the assignments of the podsets of the original, by name.
     """
+    nothing = KeptPods({}, {}, tuple(unit))
     if not all(pods.name in before for pods in unit):
-        return None
+        return nothing
     assignments = {pods.name: before[pods.name].keep(pods.count) for pods in unit}
-    if any(isinstance(find_leaves(topology, assignment), StaleDomain) for assignment in assignments.values()):
-        return None
-    missing = tuple(
-        replace(pods, count=count)
-        for pods in unit
-        if (count := pods.count - assignments[pods.name].pod_count) > 0
-    )
-    return KeptPods(assignments, missing)
-
-
-def _leaves(topology: FlavorTopology, assignment: TopologyAssignment) -> Leaves:
-    leaves = find_leaves(topology, assignment)
-    assert not isinstance(leaves, StaleDomain), "kept assignments are not stale"  # noqa: S101 narrows the type
-    return leaves
+    leaves: dict[str, Leaves] = {}
+    for name, assignment in assignments.items():
+        found = find_leaves(topology, assignment)
+        if isinstance(found, StaleDomain):
+            return nothing
+        leaves[name] = found
+    missing = (replace(pods, count=pods.count - assignments[pods.name].pod_count) for pods in unit)
+    return KeptPods(assignments, leaves, tuple(pods for pods in missing if pods.count))

@@ -196,21 +196,8 @@ class _Search:
         while level < self._slice_level:
             level += 1
             shares.sort(key=lambda share: values_of(share.domain))
-            if keeps_shares:
-                shares = [
-                    each
-                    for share in shares
-                    for each in self._choose(
-                        domains[share.domain].children,
-                        share.units,
-                        self._in_slices,
-                        needs_leader=share.has_leader,
-                    )
-                ]
-                continue
-            children = [child for share in shares for child in domains[share.domain].children]
-            units = sum(share.units for share in shares)
-            shares = self._choose(children, units, self._in_slices, needs_leader=self._needs_leader)
+            pools = [[share] for share in shares] if keeps_shares else [shares]
+            shares = [each for pool in pools for each in self._choose_below(pool)]
         shares = _in_pods(shares, self._order.count, self._slice_size)
         for below in range(level + 1, len(self._tree.levels)):
             shares = [each for share in shares for each in self._distribute(share, below)]
@@ -219,6 +206,12 @@ class _Search:
         return Placement(
             tuple((domains[share.domain], share.units) for share in shares if share.units), leader
         )
+
+    def _choose_below(self, shares: Sequence[Share]) -> list[Share]:
+        """Distribute the slices of domains together over their children."""
+        children = [child for share in shares for child in self._tree.domains[share.domain].children]
+        units, needs_leader = sum(share.units for share in shares), any(share.has_leader for share in shares)
+        return self._choose(children, units, self._in_slices, needs_leader=needs_leader)
 
     def _distribute(self, share: Share, level: int) -> list[Share]:
         """Distribute the pods of a domain over its children."""

@@ -31,9 +31,14 @@ class Place(NamedTuple):
     assignment: TopologyAssignment
     of_pod: Amounts
 
+    @property
+    def is_on_hosts(self) -> bool:
+        """Whether the domains are hosts."""
+        return self.assignment.levels[-1] == HOST_NAME
+
     def identify(self, values: tuple[str, ...]) -> tuple[str, ...]:
         """Return what identifies a domain of the assignment: a host has only one name."""
-        return values[-1:] if self.assignment.levels[-1] == HOST_NAME else values
+        return values[-1:] if self.is_on_hosts else values
 
 
 class PodOnNode(NamedTuple):
@@ -235,11 +240,7 @@ class Topologies:
 
     def list_concerned(self, place: Place) -> list[str]:
         """Return the flavors with free capacity that depends on a place."""
-        if (
-            self.placement is not None
-            and self.placement.shares_hosts
-            and place.assignment.levels[-1] == HOST_NAME
-        ):
+        if self.placement is not None and self.placement.shares_hosts and place.is_on_hosts:
             return [name for name in self.flavors if self._by_flavor[name].tree.ends_with_hosts]
         return [flavor for flavor in place.flavors if flavor in self._by_flavor]
 
