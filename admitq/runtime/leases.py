@@ -84,13 +84,13 @@ class Elector:
         # is needed.
         self._claim = LeaseClaim(namespace, name, identity, self._timing, Clocks(clock, wall))
         self._resigned = False
-        self._heartbeat_at = 0.0
-        """When the main event loop last answered."""
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()  # for the elector's loop
         self._leading = asyncio.Event()  # for the main loop
+        self._unanswered_since: float | None = None
+        """When this asked the main loop to answer. The main loop resets it, which is the answer."""
 
     # For any thread
 
@@ -169,8 +169,6 @@ class Elector:
     async def _lead(self, client: Client) -> str | None:
         """Renew the Lease until ``stop`` is called. Return the reason if leadership ends before that."""
         deadline = self._claim.valid_until
-        # From now on the main event loop must answer in time.
-        self._record_heartbeat()
         self._report(Milestone.ACQUIRED)
         log.info("lease acquired", identity=self.identity)
         if not self._call_in_main_loop(self._leading.set):
@@ -181,11 +179,13 @@ class Elector:
                 return None
             if self._clock() >= deadline:
                 return f"not renewed for {self._timing.renew_deadline:g} s"
-            blocked_for = self._clock() - self._heartbeat_at
+            blocked_for = self._main_loop_blocked_for()
             if blocked_for > self._timing.stall_timeout:
                 return f"the main event loop has been blocked for {blocked_for:.1f} s"
-            if not self._call_in_main_loop(self._record_heartbeat):
-                return "the main event loop has ended"
+            if self._unanswered_since is None:
+                self._unanswered_since = self._clock()
+                if not self._call_in_main_loop(self._record_answer):
+                    return "the main event loop has ended"
             try:
                 async with asyncio.timeout(deadline - self._clock()):
                     renewed = await self._take_or_renew(client)
@@ -233,8 +233,13 @@ class Elector:
         except TimeoutError:
             return
 
-    def _record_heartbeat(self) -> None:
-        self._heartbeat_at = self._clock()
+    def _record_answer(self) -> None:
+        self._unanswered_since = None
+
+    def _main_loop_blocked_for(self) -> float:
+        """Return for how many seconds the main event loop has not answered. Renewals take no part in it."""
+        asked_at = self._unanswered_since
+        return 0.0 if asked_at is None else self._clock() - asked_at
 
     def _call_in_main_loop(self, callback: Callable[[], object]) -> bool:
         """Schedule a callback in the main event loop. Return False if that loop has ended."""

@@ -239,6 +239,18 @@ async def test_leader_loses_the_lease_when_its_event_loop_is_stuck(start_candida
     assert "event loop has been blocked" in candidate.lost[0]
 
 
+async def test_renewal_that_takes_long_does_not_count_as_a_stuck_event_loop(
+    proxy: Proxy, start_candidate: StartCandidate
+):
+    candidate = start_candidate("one", through=proxy, timing=replace(PATIENT, call=2.5, stall_timeout=2.0))
+    await until_leading(candidate)
+    proxy.fault(p.never_answer)
+    await eventually(lambda: candidate.count(Milestone.FAILED), interval=0.01)
+    renewals = candidate.count(Milestone.RENEWED)
+    await eventually(lambda: candidate.lost or candidate.count(Milestone.RENEWED) > renewals, interval=0.01)
+    assert not candidate.lost
+
+
 async def test_leader_stops_at_its_next_renewal_when_the_lease_has_another_holder(
     start_candidate: StartCandidate, client: Client, namespace: str
 ):
