@@ -222,8 +222,9 @@ def potential_available(cell: Cell) -> int:
 def find_binding_cell(cell: Cell, amount_of: Callable[[Cell], int] = available) -> Cell:
     """Return the cell of the path to the root that limits what is available at a cell.
 
-    This is the nearest cell with a borrowing limit without which more would be available there. Otherwise it
-    is the cell of the root: all quota of the tree is used.
+    This is the nearest cell where more would be available without its own borrowing limit. Otherwise it is
+    the cell of the root: all quota of the tree is used. Nearer limits may be reached as well: each of them
+    alone would help only together with that of the returned cell.
 
     Args:
         cell: the cell of a ClusterQueue.

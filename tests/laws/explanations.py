@@ -91,15 +91,15 @@ def _check_constraint(player: "Player", name: str, pair: FlavorResource, found: 
 def _find_binding(
     observed: Observed, node: Node, pair: FlavorResource, *, exceeds_maximum: bool
 ) -> BindingNode:
-    """Return the nearest node with a borrowing limit without which the model has more; else the root."""
+    """Return the nearest node that has more in the model without its own borrowing limit; else the root."""
 
-    def amount(objects: Observed) -> int:
+    def amount(objects: Observed, at: Node) -> int:
         tree = objects.tree()
-        return tree.potential(node, pair) if exceeds_maximum else tree.available(node, pair)
+        return tree.potential(at, pair) if exceeds_maximum else tree.available(at, pair)
 
-    limited, path = amount(observed), observed.tree().path(node) or []
+    path = observed.tree().path(node) or []
     for each in path[:-1]:
-        if amount(_without_limit(observed, each, pair)) > limited:
+        if amount(_without_limit(observed, each, pair), each) > amount(observed, each):
             return BindingNode(each.name, each.cohort, BindingLimit.BORROWING_LIMIT)
     return BindingNode(path[-1].name, path[-1].cohort, BindingLimit.QUOTA)
 

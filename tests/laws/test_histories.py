@@ -100,6 +100,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(
             8003691, 110, id="its victim reserved again while another is first of its StrictFIFO queue"
         ),
+        pytest.param(700106, 120, id="two borrowing limits are reached at once"),
     ],
 )
 def test_laws_hold_over_histories_that_broke_them_before(seed: int, steps: int) -> None:
