@@ -29,6 +29,7 @@ from admitq.core import (
 )
 from admitq.core.admission_fair_sharing import DumpedAccounts
 from admitq.core.charging_state import SeenAdmitted
+from admitq.core.cycle.waiting_for_room import room_for_podsets
 from admitq.core.entries import AssumedPlaces, Assumption, ClusterQueueEntry, FailedReservations
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
@@ -41,12 +42,12 @@ from admitq.core.topology import refusals as topology_refusals
 from admitq.core.topology import request
 from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.domains import Node
-from admitq.core.topology.topologies import PodOnNode
+from admitq.core.topology.topologies import PodOnNode, is_room
 from admitq.core.waiting import order, pending, scheduling_key, transitions, wait_states
 from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import PendingEntry, PreemptionCounts, ScanProgress
 from admitq.core.waiting.scheduling_key import SchedulingKey
-from admitq.core.waiting.transitions import HeldBack
+from admitq.core.waiting.transitions import Cause, HeldBack
 from admitq.core.waiting.wait_states import BLOCKING, READY, LaneState, Ready
 from admitq.core.world import World
 
@@ -273,6 +274,8 @@ def restore_unobserved(world: World, dump: Dump) -> None:
             entry.queue.restore_preemptor(dumped.preemptor)
         for key, state in dumped.lanes:
             _restore_lane(entry, key, state, has_batch=dumped.batch_due_at is not None)
+            if not isinstance(state, Ready):
+                _restore_waiting_for_room(world, entry, key, state.causes)
         world.cohort_trees.restore_counts(entry.node, dumped.generation, dumped.progress)
         world.waiting.restore(entry, has_outdated_refusals=dumped.has_outdated_refusals)
     world.waiting.batches.restore(
@@ -293,9 +296,18 @@ def _restore_pending(world: World, dumped: DumpedPending) -> None:
     queue = world.cluster_queues[entry.queued_in or ""]
     pending.scan, pending.refusal, pending.preemptions = dumped.scan, dumped.refusal, dumped.preemptions
     pending.preempted_uids = frozenset(dumped.preempted_uids)
+    if pending.scan is not None and pending.lane is not None:
+        _restore_waiting_for_room(world, queue, pending.lane.key, pending.scan.causes)
     queue.queue.restore_held_back(pending, None)
     if dumped.held_back is not None:
         world.waiting.restore_held_back(queue, pending, dumped.held_back)
+
+
+def _restore_waiting_for_room(
+    world: World, entry: ClusterQueueEntry, key: SchedulingKey, causes: Iterable[Cause]
+) -> None:
+    if any(map(is_room, causes)):
+        room_for_podsets(world.topologies, entry.flavor_options, key.demands)
 
 
 def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState, *, has_batch: bool) -> None:

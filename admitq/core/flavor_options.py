@@ -5,8 +5,10 @@ cells the request needs. Only specifications decide this. The options are built 
 one of its flavors changes.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import UNLIMITED, Amounts, FlavorResource, add, amounts
@@ -35,7 +37,7 @@ from admitq.core.refusals import (
     TopologyUnsupported,
     UntoleratedTaint,
 )
-from admitq.core.requests import PodSetDemand
+from admitq.core.requests import PodSetDemand, group_by_unit
 from admitq.core.selectors import accepts_nodes, find_untolerated_taint
 from admitq.core.settings import CoreSettings
 from admitq.core.topology.request import NOTHING
@@ -165,6 +167,24 @@ class RequestOptions(NamedTuple):
         )
 
     @property
+    def has_quota_in_all_flavors(self) -> bool:
+        """Whether the podsets have quota in each flavor that suits them, so that no more of it can help.
+
+        False if several choices of a flavor depend on each other: quota decides which of them are tried.
+        """
+        choices = [
+            [each.demands for each in group.flavor_options if each.refusal is None]
+            for unit in self.units
+            for group in unit.groups
+        ]
+        if len(choices) > 1 and any(len(flavors) > 1 for flavors in choices):
+            return False
+        requested = Counter[Cell]()
+        for _, cell, amount in chain.from_iterable(chain.from_iterable(choices)):
+            requested[cell] = add(requested[cell], amount)
+        return all(amount <= max(0, available(cell)) for cell, amount in requested.items())
+
+    @property
     def shortage(self) -> tuple[QuotaNeed, ...] | None:
         """The needs of an attempt without preemption. Until one of them is met, its result is the same.
 
@@ -265,7 +285,7 @@ class FlavorOptions:
         if request_options is None:
             if len(self.cached) >= _MOST_CACHED_REQUESTS:
                 self.cached.clear()
-            units = tuple(_unit_options(self, unit) for unit in _units(demands))
+            units = tuple(_unit_options(self, unit) for unit in group_by_unit(demands))
             request_options = self.cached[demands] = RequestOptions(units, _first_choices(units), {}, {}, {})
         return request_options
 
@@ -382,15 +402,6 @@ def find_topology_refusal(
         return TopologyMissing(flavor)
     requested = {label for request in requests for label in request.labels}
     return None if requested <= set(levels) else RequestedLevelMissing(flavor)
-
-
-def _units(demands: Iterable[PodSetDemand]) -> Iterable[dict[int, PodSetDemand]]:
-    """Return podsets in units, by position: those of one group are one unit, at the position of the first."""
-    units: dict[str | int, dict[int, PodSetDemand]] = {}
-    for position, demand in enumerate(demands):
-        group = demand.pod_set.group
-        units.setdefault(position if group is None else group, {})[position] = demand
-    return units.values()
 
 
 def _unit_options(options: FlavorOptions, unit: Mapping[int, PodSetDemand]) -> UnitOptions:

@@ -81,6 +81,15 @@ class PodSetDemand(HashedOnce):
         )
 
 
+def group_by_unit(demands: Iterable[PodSetDemand]) -> Iterable[dict[int, PodSetDemand]]:
+    """Return podsets in units, by position: those of one group are one unit, at the position of the first."""
+    units: dict[str | int, dict[int, PodSetDemand]] = {}
+    for position, demand in enumerate(demands):
+        group = demand.pod_set.group
+        units.setdefault(position if group is None else group, {})[position] = demand
+    return units.values()
+
+
 class ResolvedRequests(NamedTuple):
     """The requests of the podsets of a workload, and the problems that make them invalid."""
 

@@ -5,7 +5,7 @@ workload that it replaces. ``Reservations`` computes it after each change and co
 counted. So there is one rule, and no rule for each transition.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from admitq.core.cohorts import CohortTrees, Node
@@ -22,7 +22,7 @@ from admitq.core.replacing import Original, Replacements, usage_beyond
 from admitq.core.request_rules import RequestRulesByNamespace
 from admitq.core.requests import requests_on_node
 from admitq.core.settings import CoreSettings
-from admitq.core.topology.topologies import Place, Topologies, places_beyond, places_of
+from admitq.core.topology.topologies import Place, RoomGains, Topologies, places_beyond, places_of
 
 _STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
 
@@ -45,7 +45,7 @@ class Reservations:
         topologies: where pods run. Places count there.
         request_rules: for what a pod takes from its node.
         quota_returned: called after usage was removed from a node.
-        room_changed: called with flavors after places in their topologies were left.
+        room_changed: called with what leaves gained after places were left.
         demand_changed: called when a pending workload may need more or less quota than before, because the
             workload that it replaces changed.
     """
@@ -62,7 +62,7 @@ class Reservations:
         request_rules: RequestRulesByNamespace,
         *,
         on_quota_returned: Callable[[Node, Usage], None],
-        on_room_changed: Callable[[Collection[str]], None],
+        on_room_changed: Callable[[RoomGains], None],
         on_demand_changed: Callable[[WorkloadEntry], None],
     ) -> None:
         self.ledger = Ledger()

@@ -6,7 +6,7 @@ value of the workload, and compared with what was counted before. So there is on
 for each transition.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from admitq.core.request_rules import RequestRulesByNamespace
 from admitq.core.reservations import Reservations
 from admitq.core.second_pass import SecondPasses, needs_second_pass
 from admitq.core.settings import CoreSettings
-from admitq.core.topology.topologies import Topologies, room_of
+from admitq.core.topology.topologies import RoomGains, Topologies, room_of
 from admitq.core.waiting.pending import PendingEntry, new_pending
 from admitq.core.waiting.wait_states import DEPARTED, DEQUEUED, ENQUEUED
 from admitq.core.waiting.waiting_queues import WaitingQueues
@@ -151,11 +151,13 @@ class World:
             self.touched_cluster_queues.update(node_below.name for node_below in root.cluster_queues_below())
             self.cohort_trees.changed_cohorts.update(node_below.name for node_below in root.cohorts_below())
 
-    def room_changed(self, flavors: Collection[str]) -> None:
+    def room_changed(self, gained: RoomGains) -> None:
         """End the waiting for free capacity in the topologies of flavors."""
-        self.topologies.gains += bool(flavors)
-        for flavor in flavors:
-            self.waiting.constraint_changed(room_of(flavor))
+        self.topologies.gains += bool(gained)
+        for flavor, leaves in gained.items():
+            for cause in self.waiting.concerned.list_causes(room_of(flavor)):
+                if self.topologies.has_changed(cause, leaves):
+                    self.waiting.constraint_changed(cause)
 
     def _update_requests_of_replacement(self, entry: WorkloadEntry) -> None:
         if entry.pending is not None and entry.pending.is_in_cycle:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from admitq.core.model import Admission, PodSet, Toleration
 from admitq.core.requests import requests_on_node
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.capacities import Capacities, Layer, PodShape
+from admitq.core.topology.capacities import Capacities
 from admitq.core.topology.domains import Domain, DomainTree
 from admitq.core.topology.flavor_topology import FlavorTopology, amounts_of_pod
+from admitq.core.topology.leaf_room import Layer, PodShape
 from admitq.core.world import World
 from admitq.simulator.schema import Nanoseconds
 from admitq.simulator.series import Grid, Level

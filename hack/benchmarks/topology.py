@@ -9,9 +9,10 @@ import multiprocessing
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -22,7 +23,8 @@ from admitq.core import cycle
 from admitq.core.cycle.nominate import nominate
 from admitq.core.events import CyclesRequested, NodeChanged, PodOfOthersChanged, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
-from admitq.core.model import SECOND, ObjectKey
+from admitq.core.model import SECOND, ObjectKey, Workload
+from admitq.core.state import AdmissionState
 from admitq.core.topology.domains import DomainTree, Node
 from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace
 from admitq.core.topology.request import TopologyRequest
@@ -187,24 +189,40 @@ def _start(load: TopologyLoad) -> Figures:
 
 
 def _release(load: TopologyLoad) -> Figures:
-    """Release one host while workloads of many shapes wait: each needs more hosts of one rack than the last.
+    """Release a part of a host, and later a whole host, while workloads of many shapes wait.
 
-    Only those that need one host may be admitted.
+    Each waiting workload needs room for pods of one of four sizes in one rack. A part of a host has room for
+    pods of two of these sizes.
     """
     size = load.size
-    shapes, waiting = min(load.of(200, 4), 2 * size.hosts_of_rack), load.of(5000, 40)
+    counts, waiting = max(1, load.of(200, 4) // len(_WAITING_CPU)), load.of(5000, 40)
     state = new_state(node_events(size))
     holders = [
-        running(workload(f"running-{number}", PODS_OF_HOST, number), size.host(number))
+        (
+            running(workload(f"large-{number}", PODS_OF_HOST - 2, number), size.host(number)),
+            running(workload(f"small-{number}", 2, number), size.host(number)),
+        )
         for number in range(size.hosts)
     ]
-    for each in holders:
+    for each in chain.from_iterable(holders):
         state.observe(WorkloadChanged(each), now=SECOND)
     for number in range(waiting):
-        pods = PODS_OF_HOST * (1 + number % shapes) // 2 or 1
-        # No rack has room for more pods than its hosts hold: such a shape would never be tried again.
-        state.observe(WorkloadChanged(workload(f"waiting-{number}", pods, number)), now=SECOND)
+        count, cpu = 1 + number // len(_WAITING_CPU) % counts, _WAITING_CPU[number % len(_WAITING_CPU)]
+        state.observe(WorkloadChanged(workload(f"waiting-{number}", count, number, cpu=cpu)), now=SECOND)
     state.handle(_RUN, now=2 * SECOND)
+    return {
+        "waiting": waiting,
+        "waiting_shapes": counts * len(_WAITING_CPU),
+        **_released(state, "part_release", holders[0][1:]),
+        **_released(state, "release", holders[1]),
+    }
+
+
+_WAITING_CPU: Final = (CPU_OF_POD, 2 * CPU_OF_POD, 4 * CPU_OF_POD, 8 * CPU_OF_POD)
+
+
+def _released(state: AdmissionState, name: str, finished: Iterable[Workload]) -> Figures:
+    """Let workloads finish, and return how many others were tried until one was admitted, and the time."""
     tried: list[object] = []
 
     def count_tries(*arguments: Any) -> Any:
@@ -214,19 +232,15 @@ def _release(load: TopologyLoad) -> Figures:
     decided: list[Any] = []
 
     def release() -> None:
-        state.observe(WorkloadChanged(replace(holders[0], finished=True)), now=3 * SECOND)
+        for each in finished:
+            state.observe(WorkloadChanged(replace(each, finished=True)), now=3 * SECOND)
         decided.extend(state.handle(_RUN, now=3 * SECOND))
 
     with mock.patch.object(cycle, "nominate", count_tries):
         seconds = _cpu_seconds(release)
     if not any(isinstance(each, ReserveQuota) for each in decided):
-        raise MeasurementFailed("the released host was not used")
-    return {
-        "waiting": waiting,
-        "waiting_shapes": shapes,
-        "release_tries": len(tried),
-        "release_ms": _ms(seconds),
-    }
+        raise MeasurementFailed("the free room was not used")
+    return {f"{name}_tries": len(tried), f"{name}_ms": _ms(seconds)}
 
 
 # --- memory ---------------------------------------------------------------------------------------------

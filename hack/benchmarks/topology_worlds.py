@@ -101,9 +101,11 @@ def node_events(size: TopologySize) -> Iterator[Event]:
     yield from map(NodeChanged, size.nodes())
 
 
-def workload(name: str, pods: int, queued_at: int, request: TopologyRequest = IN_RACK) -> Workload:
-    """Return a pending workload."""
-    template = template_requesting({"cpu": CPU_OF_POD})
+def workload(
+    name: str, pods: int, queued_at: int, request: TopologyRequest = IN_RACK, *, cpu: int = CPU_OF_POD
+) -> Workload:
+    """Return a pending workload with so many pods of ``cpu`` milli-CPU."""
+    template = template_requesting({"cpu": cpu})
     pod_sets = (PodSet("main", pods, template, topology_request=request),)
     return Workload(ObjectKey(_NAMESPACE, name), name, _QUEUE, queued_at, pod_sets)
 

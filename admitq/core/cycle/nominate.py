@@ -16,6 +16,7 @@ from admitq.core.cycle.entry import NO_PLACES, CycleEntry, NominatedPlaces
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.placing import Placing
 from admitq.core.cycle.running_cycle import Cycle
+from admitq.core.cycle.waiting_for_room import causes_of_lacking_room
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.flavors import PreemptionQuestion, answer_without_preemption, assign
 from admitq.core.instructions import FitMode
@@ -25,7 +26,7 @@ from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import ExcludedWorkloads, Preemptor, Victim, find_victims, never_preempts
 from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
-from admitq.core.topology.topologies import Place, is_room, room_of
+from admitq.core.topology.topologies import Place, is_room
 from admitq.core.waiting.pending import PendingEntry, ScanProgress
 from admitq.core.world import World
 
@@ -260,7 +261,7 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: PendingEntry) -> C
         if assignment.mode is FitMode.NO_FIT:
             entry.refusal = assignment.refusal
     if assignment.lacks_room:
-        entry.causes.update(map(room_of, queue.flavor_options.topologies))
+        entry.causes.update(causes_of_lacking_room(world.topologies, entry, demands))
     generation_at_start, gains_at_start, attempts = generation, world.topologies.gains, 1
     if scan is not None:
         generation_at_start, gains_at_start = scan.generation_at_start, scan.gains_at_start

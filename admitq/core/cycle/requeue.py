@@ -22,6 +22,7 @@ from admitq.core.refusals import (
     TooManyChecks,
     WaitingForTargets,
 )
+from admitq.core.topology.topologies import is_room
 from admitq.core.waiting.pending import ScanProgress
 from admitq.core.waiting.transitions import Causes, HeldBack
 from admitq.core.waiting.wait_states import (
@@ -206,15 +207,20 @@ def _requeue_or_block(world: World, entry: CycleEntry, state: Blocking, *, is_re
 
 
 def note_needs(world: World, entry: CycleEntry) -> None:
-    """Give the lane of a refused head its needs, if only unused quota decides."""
+    """Give the lane of a refused head its needs, if only unused quota and free places decide."""
     lane = entry.pending.lane
-    if lane is None or entry.causes or isinstance(lane.state, (Ready, WaitingForPreemption, LostInCycle)):
+    if lane is None or isinstance(lane.state, (Ready, WaitingForPreemption, LostInCycle)):
+        return
+    if not all(map(is_room, entry.causes)):
         return
     if not never_preempts(entry.queue.spec.preemption) or lane.key.original is not None:
         return
     if world.settings.gates.partial_admission and may_shrink(lane.key.demands):
         return
-    needs = entry.queue.flavor_options.options_for(lane.key.demands).shortage
+    options = entry.queue.flavor_options.options_for(lane.key.demands)
+    needs = options.shortage
+    if entry.causes:
+        needs = () if options.has_quota_in_all_flavors else None
     if needs is not None:
         entry.queue.queue.lanes.change_state(lane, NEEDS_KNOWN, replace(lane.state, needs=needs))
 

@@ -9,46 +9,10 @@ A *slice* is so many pods that must be in one domain of the slice level. Smaller
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from admitq.core.amounts import Amounts
-from admitq.core.model import HashedOnce, Labels, NodeSelectorTerm, PreferredTerm, Toleration
-from admitq.core.selectors import find_untolerated_taint, requirement_holds
 from admitq.core.topology.domains import Domain, DomainTree
+from admitq.core.topology.leaf_room import LeafRoom, PodShape
 from admitq.core.topology.refusals import NodeExclusion, NodeObstacle
-
-
-class Layer(NamedTuple):
-    """Slices: the index of their level, and the number of pods of one."""
-
-    level: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class PodShape(HashedOnce):
-    """What decides how many pods a domain can hold.
-
-    ``requests`` are those of one pod, ``leader`` those of the leader; None without one. The constraints on
-    nodes are those of pods and leader together, with the tolerations of the flavor. ``layers`` has the
-    slices, outermost first. Without slices, each pod is a slice of the lowest level. Preferred terms give
-    hosts a score.
-    """
-
-    requests: Amounts
-    layers: tuple[Layer, ...]
-    leader: Amounts | None = None
-    node_selector: Labels = ()
-    required_node_affinity: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
-    tolerations: tuple[tuple[Toleration, ...], ...] = ()
-    preferred_node_affinity: tuple[PreferredTerm, ...] = ()
-
-    __hash__ = HashedOnce.__hash__
-
-    def unit_of(self, level: int) -> int:
-        """Return of how many pods the count in a domain of a level below the slice level is a multiple."""
-        return next((size for at, size in self.layers[1:] if at >= level), 1)
 
 
 class Capacities:
@@ -80,7 +44,7 @@ class Capacities:
         self.slices_with_leader: list[int] = self.slices if shape.leader is None else []
         self.scores: list[int] = []
         self._tree = tree
-        self._without_usage = without_usage
+        self._leaf_room = LeafRoom(tree, shape, without_usage=without_usage)
         self._seen: int | None = None
         self._exclusions: dict[int, tuple[NodeExclusion, int]] = {}
         """Why no pod fits into a leaf, and the number of its nodes."""
@@ -121,48 +85,18 @@ class Capacities:
     # --- leaves -----------------------------------------------------------------------------------
 
     def _update_leaf(self, leaf: Domain) -> bool:
-        leader = self.shape.leader
-        exclusion = self._find_exclusion(leaf)
-        pods = 0 if exclusion or not leaf.nodes else max(0, self._fitting(leaf, ()))
+        pods, with_leader, has_leader = self._leaf_room.capacity_of(leaf)
+        exclusion = None
         if leaf.nodes and not pods:
+            exclusion = self._leaf_room.find_exclusion(leaf)
             exclusion = exclusion or NodeExclusion(NodeObstacle.RESOURCE, self.scarcest(leaf))
         self._count_exclusion(leaf, exclusion)
-        if leader is None:
-            return self._set(leaf, pods, pods, has_leader=False, score=self._score(leaf) if pods else 0)
-        has_leader = bool(pods or not exclusion or exclusion.obstacle is NodeObstacle.RESOURCE) and all(
-            self._free(leaf, resource) >= amount for resource, amount in leader
-        )
-        with_leader = max(0, self._fitting(leaf, leader)) if has_leader else pods
-        score = self._score(leaf) if pods or has_leader else 0
+        score = self._leaf_room.score_of(leaf) if self.scores and (pods or has_leader) else 0
         return self._set(leaf, pods, with_leader, has_leader=has_leader, score=score)
-
-    def _score(self, leaf: Domain) -> int:
-        """Return the sum of the weights of preferred terms that a host satisfies. Only hosts have a score."""
-        terms = self.shape.preferred_node_affinity if self._tree.ends_with_hosts else ()
-        if not terms:
-            return 0
-        labels = [dict(node.labels) for node in leaf.nodes.values()]
-        return sum(
-            preferred.weight for preferred in terms if all(_holds(preferred.term, each) for each in labels)
-        )
 
     def score_of(self, number: int) -> int:
         """Return the score of a domain; 0 if the shape has no preferred terms."""
         return self.scores[number] if self.scores else 0
-
-    def _free(self, leaf: Domain, resource: str) -> int:
-        free = leaf.allocatable.get(resource, 0) - leaf.assumed.get(resource, 0)
-        return free if self._without_usage else free - leaf.used.get(resource, 0)
-
-    def _fitting(self, leaf: Domain, leader: Amounts) -> int:
-        """Return how many pods fit beside a leader; negative if too much is used already."""
-        taken = dict(leader)
-        return min(
-            [
-                (self._free(leaf, resource) - taken.get(resource, 0)) // amount
-                for resource, amount in self.shape.requests
-            ]
-        )
 
     def exclusion_of(self, leaf: Domain) -> NodeExclusion | None:
         """Return why no pod fits into a leaf; None if some fit, or if it has no nodes."""
@@ -171,25 +105,7 @@ class Capacities:
 
     def scarcest(self, leaf: Domain) -> str:
         """Return the resource of which the fewest pods fit into a leaf."""
-        return min(
-            (self._free(leaf, resource) // amount, resource) for resource, amount in self.shape.requests
-        )[1]
-
-    def _find_exclusion(self, leaf: Domain) -> NodeExclusion | None:
-        """Return the constraint that a host does not satisfy; None if it does. Only hosts are checked."""
-        shape = self.shape
-        for node in leaf.nodes.values() if self._tree.ends_with_hosts else ():
-            if shape.node_selector or shape.required_node_affinity:
-                labels = dict(node.labels)
-                if any(labels.get(key) != value for key, value in shape.node_selector):
-                    return NodeExclusion(NodeObstacle.NODE_SELECTOR)
-                if not all(_accept(terms, labels) for terms in shape.required_node_affinity):
-                    return NodeExclusion(NodeObstacle.AFFINITY)
-            for tolerations in shape.tolerations if node.taints else ():
-                taint = find_untolerated_taint(node.taints, tolerations)
-                if taint is not None:
-                    return NodeExclusion(NodeObstacle.TAINT, f"{taint.key}={taint.value}:{taint.effect}")
-        return None
+        return self._leaf_room.scarcest(leaf)
 
     def _count_exclusion(self, leaf: Domain, exclusion: NodeExclusion | None) -> None:
         counted = self._exclusions.pop(leaf.number, None)
@@ -268,14 +184,6 @@ class Capacities:
             self.slices_with_leader[number],
             self.has_leader[number],
         )
-
-
-def _accept(terms: tuple[NodeSelectorTerm, ...], labels: dict[str, str]) -> bool:
-    return any(_holds(term, labels) for term in terms)
-
-
-def _holds(term: NodeSelectorTerm, labels: dict[str, str]) -> bool:
-    return all(requirement_holds(requirement, labels) for requirement in term.requirements)
 
 
 def _sum(values: list[int], numbers: Iterable[int], unit: int) -> int:

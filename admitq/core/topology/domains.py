@@ -174,12 +174,12 @@ class DomainTree:
             node: the name of the node. It need not exist yet.
             requests: the amounts, with one of ``pods`` for each pod. Negative amounts undo a call.
         """
-        _add(self._of_others.setdefault(node, {}), requests, 1)
+        add_multiple(self._of_others.setdefault(node, {}), requests, 1)
         if not self._of_others[node]:
             del self._of_others[node]
         placed = self._nodes.get(node)
         if placed is not None:
-            _add(placed.leaf.allocatable, requests, -1)
+            add_multiple(placed.leaf.allocatable, requests, -1)
             self._note(placed.leaf)
 
     def add_usage(self, name: LeafName, amounts: Iterable[tuple[str, int]], count: int) -> None:
@@ -194,7 +194,7 @@ class DomainTree:
         if used is None:
             leaf = self._leaves.get(name)
             used = self._usage[name] = {} if leaf is None else leaf.used
-        _add(used, dict(amounts), count)
+        add_multiple(used, dict(amounts), count)
         leaf = self._leaves.get(name)
         if leaf is not None:
             self._note(leaf)
@@ -208,7 +208,7 @@ class DomainTree:
         """
         leaf = self._leaves.get(name)
         if leaf is not None:
-            _add(leaf.assumed, dict(amounts), count)
+            add_multiple(leaf.assumed, dict(amounts), count)
             self._note(leaf)
 
     def usage(self) -> dict[LeafName, Amounts]:
@@ -264,8 +264,8 @@ class DomainTree:
     def _put_in(self, node: Node, values: tuple[str, ...]) -> Domain:
         leaf = self._leaf(values)
         amounts = dict(node.allocatable)
-        _add(leaf.allocatable, amounts, 1)
-        _add(leaf.allocatable, self._of_others.get(node.name, {}), -1)
+        add_multiple(leaf.allocatable, amounts, 1)
+        add_multiple(leaf.allocatable, self._of_others.get(node.name, {}), -1)
         leaf.nodes[node.name] = node
         self._nodes[node.name] = _Placed(node, values, leaf, amounts)
         self._note(leaf)
@@ -273,8 +273,8 @@ class DomainTree:
 
     def _take_out(self, placed: _Placed) -> None:
         node, _, leaf, amounts = placed
-        _add(leaf.allocatable, amounts, -1)
-        _add(leaf.allocatable, self._of_others.get(node.name, {}), 1)
+        add_multiple(leaf.allocatable, amounts, -1)
+        add_multiple(leaf.allocatable, self._of_others.get(node.name, {}), 1)
         del leaf.nodes[node.name]
         del self._nodes[node.name]
         self._note(leaf)
@@ -302,7 +302,7 @@ class DomainTree:
         return domain
 
 
-def _add(amounts: dict[str, int], added: Mapping[str, int], times: int) -> None:
+def add_multiple(amounts: dict[str, int], added: Mapping[str, int], times: int) -> None:
     """Add multiples of amounts, and remove amounts of zero."""
     for resource, amount in added.items():
         total = amounts.get(resource, 0) + amount * times

@@ -1,25 +1,24 @@
 """The topology of one flavor: places podsets on its nodes (semantics, Topology-aware scheduling)."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import gt
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import Amounts, add, amounts
 from admitq.core.model import Labels, NodeSelectorTerm, PreferredTerm, Toleration
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.capacities import Capacities, Layer, PodShape
+from admitq.core.topology.capacities import Capacities
 from admitq.core.topology.domains import PODS, Domain, DomainTree, LeafName
+from admitq.core.topology.leaf_room import MOST_SHAPES, Layer, LeafRoom, PodShape, identify
 from admitq.core.topology.levels import RequestedLevels, find_levels
 from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall, place
 from admitq.core.topology.refusals import LayerShortfall, NoRoomInTopology, TopologyRefusal
 from admitq.core.topology.request import TopologyRequest
 from admitq.core.topology.rooms import TopologyRoom, describe_room
 from admitq.core.topology.rules import USUAL_RULES, PlacementRules
-
-_MOST_SHAPES: Final = 256
-"""The number of shapes for which capacities are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class PodsToPlace:
         return amounts_of_pod(self.requests)
 
 
-@lru_cache(_MOST_SHAPES)
+@lru_cache(MOST_SHAPES)
 def amounts_of_pod(requests: Amounts) -> Amounts:
     """Return the amounts that one pod with these requests takes from a node: also one of ``pods``."""
     taken = {resource: amount for resource, amount in requests if amount > 0}
@@ -84,6 +83,8 @@ class FlavorTopology:
         self._tolerations: Final = tolerations
         self._rules: Final = rules
         self._capacities: OrderedDict[tuple[PodShape, bool], Capacities] = OrderedDict()
+        self._waiting: dict[str, LeafRoom] = {}
+        """The room for each shape that waits for more."""
 
     # --- usage ------------------------------------------------------------------------------------
 
@@ -179,6 +180,43 @@ class FlavorTopology:
         capacities = self._capacities_of(self._shape(levels, workers, leader), without_usage=False)
         return describe_room(self.name, levels, workers.count, self.tree, capacities, fits=fits)
 
+    # --- waiting for room -------------------------------------------------------------------------
+
+    def wait_for_room(self, unit: Sequence[PodsToPlace]) -> str | None:
+        """Return what identifies the shape of a unit that waits; None if the levels do not suit its request.
+
+        Until more room for it is found, ``has_grown`` knows the shape.
+        """
+        workers, leader = _split(unit)
+        levels = find_levels(workers.request, self.tree.levels)
+        if not isinstance(levels, RequestedLevels):
+            return None
+        shape = self._shape(levels, workers, leader)
+        self._waiting[identify(shape)] = LeafRoom(self.tree, shape)
+        return identify(shape)
+
+    def has_grown(self, shape: str, gained: Mapping[LeafName, Mapping[str, int]]) -> bool:
+        """Whether a leaf can hold more pods of a shape since it gained free amounts.
+
+        Args:
+            shape: what identifies the shape. If it is not known, the answer is yes.
+            gained: what each leaf gained last; less than nothing if it lost more.
+        """
+        room = self._waiting.get(shape)
+        if room is None:
+            return True
+        leaves = ((self.tree.find_leaf(name), amounts) for name, amounts in gained.items())
+        has_grown = any(
+            any(map(gt, room.capacity_of(leaf), room.capacity_of(leaf, amounts)))
+            for leaf, amounts in leaves
+            if leaf is not None
+        )
+        if has_grown:
+            del self._waiting[shape]
+        return has_grown
+
+    # --- shapes -----------------------------------------------------------------------------------
+
     def _shape(self, levels: RequestedLevels, workers: PodsToPlace, leader: PodsToPlace | None) -> PodShape:
         podsets = [workers] if leader is None else [workers, leader]
         return PodShape(
@@ -198,7 +236,7 @@ class FlavorTopology:
         capacities = self._capacities.get(key)
         if capacities is None:
             capacities = self._capacities[key] = Capacities(self.tree, shape, without_usage=without_usage)
-            if len(self._capacities) > _MOST_SHAPES:
+            if len(self._capacities) > MOST_SHAPES:
                 self._capacities.popitem(last=False)
         else:
             self._capacities.move_to_end(key)
@@ -228,7 +266,22 @@ class FlavorTopology:
         tree, above = self.tree, None if restriction is None else restriction.domain
         reasons = capacities.excluded if above is None else capacities.find_excluded_in(above)
         excluded = tuple(sorted((reason, count) for reason, count in reasons.items() if count))
-        layers = [
+        return NoRoomInTopology(
+            self.name,
+            levels.layers[0].size,
+            shortfall.fitting,
+            shortfall.wanted,
+            tree.node_count,
+            excluded,
+            # Messages state them only if there are several, and the sums take long.
+            self._layer_shortfalls(levels, pods, capacities, above) if len(levels.layers) > 1 else (),
+        )
+
+    def _layer_shortfalls(
+        self, levels: RequestedLevels, pods: PodsToPlace, capacities: Capacities, above: Domain | None
+    ) -> tuple[LayerShortfall, ...]:
+        tree = self.tree
+        return tuple(
             LayerShortfall(
                 tree.levels[level],
                 sum(
@@ -239,15 +292,6 @@ class FlavorTopology:
                 -(-pods.count // size),
             )
             for level, size in levels.layers
-        ]
-        return NoRoomInTopology(
-            self.name,
-            levels.layers[0].size,
-            shortfall.fitting,
-            shortfall.wanted,
-            tree.node_count,
-            excluded,
-            tuple(layers) if len(layers) > 1 else (),
         )
 
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from admitq.core.topology.capacities import Layer
+from admitq.core.topology.leaf_room import Layer
 from admitq.core.topology.refusals import (
     LayerNotBelow,
     LayerNotDivisor,

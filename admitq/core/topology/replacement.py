@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from admitq.core.model import Admission, Workload
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.capacities import Layer
 from admitq.core.topology.domains import HOST_NAME, Domain, DomainTree
 from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace, Restriction
+from admitq.core.topology.leaf_room import Layer
 from admitq.core.topology.levels import RequestedLevels, find_levels
 from admitq.core.topology.merging import Leaves, find_leaves, merge
 from admitq.core.topology.refusals import StaleDomain, TopologyRefusal

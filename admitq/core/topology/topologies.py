@@ -5,20 +5,26 @@ from the observed nodes and pods, and from the usage that is counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import ObjectKey, PodSetAssignment, ResourceFlavor
 from admitq.core.settings import Placement as PlacementSettings
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.domains import HOST_NAME, Node
-from admitq.core.topology.flavor_topology import FlavorTopology, amounts_of_pod
+from admitq.core.topology.domains import HOST_NAME, LeafName, Node, add_multiple
+from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace, amounts_of_pod
 from admitq.core.waiting.transitions import Cause
 
 _ROOM: Final = "topology"
+
+LeafGains: TypeAlias = Mapping[LeafName, Mapping[str, int]]
+"""What each leaf of a flavor gained; less than nothing if it lost more."""
+
+RoomGains: TypeAlias = Mapping[str, LeafGains | None]
+"""What leaves gained, by flavor; None if nodes changed, so that any leaf may have more room."""
 
 
 class Place(NamedTuple):
@@ -96,6 +102,11 @@ def room_of(flavor: str) -> Cause:
     return Cause(_ROOM, (flavor,))
 
 
+def room_for(flavor: str, shape: str) -> Cause:
+    """Return the cause that stands for free capacity for the pods of a shape in the topology of a flavor."""
+    return Cause(_ROOM, (flavor, shape))
+
+
 def is_room(cause: Cause) -> bool:
     """Whether a cause stands for free capacity in a topology."""
     return cause.constraint == _ROOM
@@ -166,13 +177,13 @@ class Topologies:
             del self._by_flavor[flavor.name]
         return True
 
-    def set_node(self, node: Node) -> list[str]:
-        """Record a node as it is now. Return the flavors that it belongs to, or belonged to."""
+    def set_node(self, node: Node) -> RoomGains:
+        """Record a node as it is now. The room of flavors may change to which it belongs or belonged."""
         if self.nodes.get(node.name) == node:
-            return []
+            return {}
         self.nodes[node.name] = node
         self.generation += 1
-        return [name for name in self.flavors if self._by_flavor[name].tree.set_node(node)]
+        return {name: None for name in self.flavors if self._by_flavor[name].tree.set_node(node)}
 
     def delete_node(self, name: str) -> list[str]:
         """Record that a node does not exist. Return the flavors that it belonged to."""
@@ -180,25 +191,25 @@ class Topologies:
         self.generation += 1
         return [flavor for flavor in self.flavors if self._by_flavor[flavor].tree.remove_node(name)]
 
-    def set_pod_of_others(self, key: ObjectKey, pod: PodOnNode | None) -> list[str]:
-        """Record a pod that belongs to no admitted workload of a topology; None: it does not run any more.
-
-        Returns:
-            The flavors with more free capacity than before.
-        """
+    def set_pod_of_others(self, key: ObjectKey, pod: PodOnNode | None) -> RoomGains:
+        """Record a pod that belongs to no admitted workload of a topology; None: it does not run any more."""
         former = self.pods_of_others.get(key)
         if former == pod:
-            return []
+            return {}
         if pod is None:
             del self.pods_of_others[key]
         else:
             self.pods_of_others[key] = pod
             self._count_pod(pod, 1)
         if former is None:
-            return []
+            return {}
         self._count_pod(former, -1)
+        gained = dict(amounts_of_pod(former.requests))
+        if pod is not None and pod.node == former.node:
+            add_multiple(gained, dict(amounts_of_pod(pod.requests)), -1)
         trees = ((name, self._by_flavor[name].tree) for name in self.flavors)
-        return [name for name, tree in trees if tree.leaf_of_node(former.node) is not None]
+        leaves = ((name, tree, tree.leaf_of_node(former.node)) for name, tree in trees)
+        return {name: {tree.name_of(leaf): gained} for name, tree, leaf in leaves if leaf is not None}
 
     def _count_pod(self, pod: PodOnNode, sign: int) -> None:
         self.generation += 1
@@ -208,18 +219,25 @@ class Topologies:
 
     # --- usage ------------------------------------------------------------------------------------
 
-    def move(self, left: tuple[Place, ...], taken: tuple[Place, ...]) -> list[str]:
-        """Count that a workload left places and took others.
-
-        Returns:
-            The flavors with more free capacity than before.
-        """
+    def move(self, left: tuple[Place, ...], taken: tuple[Place, ...]) -> RoomGains:
+        """Count that a workload left places and took others."""
         if left == taken:
-            return []
+            return {}
         self.moves += 1
         self.release(left)
         self.hold(taken)
-        return list(dict.fromkeys(flavor for place in left for flavor in self.list_concerned(place)))
+        gained: dict[str, dict[LeafName, dict[str, int]]] = {}
+        for sign, places in ((1, left), (-1, taken)):
+            for place in places:
+                for flavor in self.list_concerned(place):
+                    if sign > 0:
+                        gained.setdefault(flavor, {})
+                    leaves = gained.get(flavor)
+                    if leaves is None:
+                        continue
+                    for name, count in self._by_flavor[flavor].leaves_of(place.assignment):
+                        add_multiple(leaves.setdefault(name, {}), dict(place.of_pod), sign * count)
+        return gained
 
     def hold(self, places: Iterable[Place]) -> None:
         """Count places as taken."""
@@ -279,6 +297,20 @@ class Topologies:
     def _assume(self, place: Place, sign: int) -> None:
         for name in self.list_concerned(place):
             self._by_flavor[name].assume(place.assignment, place.of_pod, times=sign)
+
+    # --- waiting for room -------------------------------------------------------------------------
+
+    def causes_of_room(self, flavor: str, unit: Sequence[PodsToPlace]) -> list[Cause]:
+        """Return the cause that ends the waiting of a unit for room in a flavor; none if no room helps."""
+        topology = self._by_flavor.get(flavor)
+        shape = None if topology is None else topology.wait_for_room(unit)
+        return [] if shape is None else [room_for(flavor, shape)]
+
+    def has_changed(self, room: Cause, gained: LeafGains | None) -> bool:
+        """Whether a cause that stands for room changed, after the leaves of its flavor gained room."""
+        flavor, *shape = room.subject
+        topology = self._by_flavor.get(flavor)
+        return topology is None or not shape or gained is None or topology.has_grown(shape[0], gained)
 
     # --- trees ------------------------------------------------------------------------------------
 

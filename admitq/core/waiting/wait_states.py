@@ -36,7 +36,7 @@ nothing yet. The head gives it up when all flavors refuse the head, or when it n
 
 Constraints other than quota have *causes*: names of the things on which they decide. If such a constraint
 refused a lane, the state of the lane has its causes. A change of one of these causes ends the waiting. So
-does any return of quota.
+does any return of quota, unless the lane only lacks room in topologies.
 
 Some reasons apply to one workload, and not to all with its scheduling key. They hold the workload back out of
 the lanes. These states and their table are at the end of this module. In a StrictFIFO ClusterQueue,
@@ -90,7 +90,8 @@ class WaitingForQuota:
     ``refusal`` was found for a workload with queue-order timestamp ``refused_at``. It holds for workloads of
     the lane that were queued at this instant or later. Workloads that were queued earlier may preempt more.
     ``needs`` is None if more than unused quota decides: the ClusterQueue may preempt, the workload may run
-    with fewer pods, it replaces another workload, or there are causes. A change of a cause ends the waiting,
+    with fewer pods, it replaces another workload, or there are causes. If the lane has quota in all flavors
+    and only lacks room in their topologies, no return of quota helps. A change of a cause ends the waiting,
     too.
     """
 

@@ -17,9 +17,9 @@ from admitq.core.model import (
     Toleration,
 )
 from admitq.core.topology.assignment import TopologyAssignment
-from admitq.core.topology.capacities import Layer
 from admitq.core.topology.domains import HOST_NAME, Node
 from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace
+from admitq.core.topology.leaf_room import Layer
 from admitq.core.topology.levels import RequestedLevels, find_levels
 from admitq.core.topology.refusals import (
     LayerNotBelow,

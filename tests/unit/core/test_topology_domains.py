@@ -8,8 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from admitq.core.topology.capacities import Capacities, Layer, PodShape
+from admitq.core.topology.capacities import Capacities
 from admitq.core.topology.domains import HOST_NAME, DomainTree, Node
+from admitq.core.topology.leaf_room import Layer, PodShape
 from admitq.core.topology.refusals import NodeExclusion, NodeObstacle
 
 RACK = "example.com/rack"

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from admitq.core.amounts import amounts
 from admitq.core.model import NodeSelectorTerm, PreferredTerm, SelectorOperator, SelectorRequirement
-from admitq.core.topology.capacities import Capacities, Layer, PodShape
+from admitq.core.topology.capacities import Capacities
 from admitq.core.topology.domains import HOST_NAME, DomainTree, Node
+from admitq.core.topology.leaf_room import Layer, PodShape
 from admitq.core.topology.placement import Placement, PlacementOrder, Shortfall, place
 from tests.unit.core.topology_reference import Free, Question, Reference, Values
 

@@ -21,7 +21,7 @@ def test_all_parts_are_measured_at_a_small_scale(capsys: pytest.CaptureFixture[s
     assert (figures["nodes"], figures["running"], figures["pods"]) == (200, 100, 2000)
     assert set(topology.BOUNDS) <= set(figures)
     assert figures["placement_p50_ms"] <= figures["placement_p99_ms"]
-    assert figures["release_tries"] >= 1
+    assert figures["part_release_tries"] < figures["release_tries"]
     assert 0 < figures["one_rack_share"] <= figures["one_rack_share_optimum"] <= 1
 
 
