@@ -18,9 +18,11 @@ from tests.operators.operator_case import OperatorCase, submit, uids_of, until_p
 from tests.operators.places import RESERVED
 from tests.operators.programs import Program
 from tests.operators.test_stories import (
+    admit_on_hosts,
     check_kept_admission,
     check_places,
     crash,
+    host_of,
     open_queue,
     release,
     start,
@@ -200,6 +202,23 @@ async def test_groups_are_held_admitted_and_deleted(stage: Stage, case: Operator
     for group in range(2):
         await served.until_pods(group)
     await until_nothing_reserved(stage)
+
+
+@tells("placed")
+async def test_pods_of_groups_run_on_the_hosts_of_their_indexes(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case, jobs=2, stopPolicy="Hold")
+    served = await serve(stage, case)
+    placed = {0: [1, 2, 2, 3], 1: [1, 1, 1, 3]}
+    for group, hosts in placed.items():
+        await served.until_pods(group, held=GROUP_SIZE)
+        await served.until_condition(group, "QuotaReserved", "False", "Suspended")
+        await admit_on_hosts(stage, await served.workload(group), {"main": hosts})
+    for group, hosts in placed.items():
+        ran = {
+            int(pod["metadata"]["labels"][f"{PREFIX}worker-index"]): host_of(pod)
+            for pod in await served.until_pods(group, Running=GROUP_SIZE)
+        }
+        assert [ran[index] for index in range(GROUP_SIZE)] == hosts
 
 
 @tells("delete")

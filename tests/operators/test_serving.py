@@ -24,9 +24,11 @@ from tests.operators.operator_case import (
 )
 from tests.operators.programs import Program
 from tests.operators.test_stories import (
+    admit_on_hosts,
     check_kept_admission,
     check_places,
     crash,
+    host_of,
     open_queue,
     release,
     start,
@@ -150,6 +152,22 @@ async def test_pods_are_held_admitted_and_deleted(stage: Stage, case: OperatorCa
     await until_runs(case, job)
     await until_workloads(case, job, "PodsReady", "True", "Started")
     await until_gone(case, job)
+
+
+@story("placed", *BOTH)
+async def test_pods_run_on_their_assigned_hosts(stage: Stage, case: OperatorCase) -> None:
+    await open_queue(stage, case, stopPolicy="Hold")
+    job = await submit(stage, case)
+    await until_pods(job, held=HELD[case.name])
+    await until_workloads(case, job, "QuotaReserved", "False", "Suspended")
+    for number, workload in enumerate(await workloads_of(job), start=1):
+        [pod_set] = workload["spec"]["podSets"]
+        hosts = [number + rank for rank in range(pod_set.get("count", 1))]
+        await admit_on_hosts(stage, workload, {pod_set["name"]: hosts})
+    ran = {pod["metadata"]["name"]: host_of(pod) for pod in await until_pods(job, Running=case.pods)}
+    assert sorted(ran.values()) == [1, 2]
+    if case.name == "statefulset":
+        assert ran == {f"{job.name}-0": 1, f"{job.name}-1": 2}
 
 
 @story("delete", *BOTH)

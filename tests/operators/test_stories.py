@@ -172,7 +172,7 @@ async def test_job_is_held_admitted_and_runs_to_its_end(stage: Stage, case: Oper
         await until_ended(job, "Succeeded", case.succeeded.message or case.kind.messages["succeeded"])
 
 
-@story("placed", "job", "jobset", "mpijob", "trainjob")
+@story("placed")
 async def test_pods_run_on_the_hosts_of_their_ranks(stage: Stage, case: OperatorCase) -> None:
     """The first pod of each podset gets a host of its own. The operator sets the labels of ranks."""
     job = await submit_held(stage, case, case.placed)
@@ -183,11 +183,10 @@ async def test_pods_run_on_the_hosts_of_their_ranks(stage: Stage, case: Operator
     }
     await admit_on_hosts(stage, workload, places)
     found: dict[str, list[tuple[int | None, int]]] = {name: [] for name in places}
-    for pod in await until_running(case, job):
+    for pod in await until_running(case, job, sum(map(len, places.values()))):
         name = pod["metadata"]["labels"][stage.names.podset]
         [pod_set] = [one for one in workload["spec"]["podSets"] if one["name"] == name]
-        host = int(pod["spec"]["nodeName"].rpartition("-")[2])
-        found[name].append((rank_of(pod, pod_set), host))
+        found[name].append((rank_of(pod, pod_set), host_of(pod)))
     for name, hosts in places.items():
         ranks = [rank for rank, _ in found[name]]
         if None in ranks:
@@ -216,6 +215,11 @@ async def admit_on_hosts(stage: Stage, workload: JsonObject, places: Mapping[str
         transition.set_condition(ConditionType.ADMITTED, True, Reason.ADMITTED, "imported")
 
     await stage.apply_transition(workload["metadata"]["name"], admit)
+
+
+def host_of(pod: Mapping[str, Any]) -> int:
+    """The number of the reserved host on which a pod runs."""
+    return int(pod["spec"]["nodeName"].rpartition("-")[2])
 
 
 def rank_of(pod: Mapping[str, Any], pod_set: Mapping[str, Any]) -> int | None:
