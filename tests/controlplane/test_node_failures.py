@@ -1,11 +1,13 @@
 """Stories of nodes that fail while pods with a topology run there: the pods get other nodes."""
 
+import time
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from admitq.runtime.resources import NODES, PODS
+from admitq_api.conditions import format_time
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from tests.controlplane.hosts import (
@@ -131,6 +133,41 @@ async def test_pod_that_waits_for_a_failed_node_is_ended(stage: Stage, admitq_ru
             return lost not in await assigned_hosts(stage, "j")
 
         await stage.until(has_moved, what="another assignment")
+
+
+async def test_node_that_flaps_keeps_its_pods(stage: Stage, admitq_running: Installation) -> None:
+    async with two_racks(stage, admitq_running):
+        await create_flavor(stage)
+        await stage.cluster_queue(cpu=40)
+        await stage.local_queue()
+        await stage.job(pods=2, template=template(stage, 6, RACK))
+        before = await until_on_hosts(stage, "j", 2)
+        uids = {pod["metadata"]["uid"] for pod in await stage.pods("j")}
+        assigned = (await stage.workload("j"))["status"]["admission"]
+        for _ in range(100):
+            for status in ("False", "True"):
+                await set_ready(stage, before[0], status)
+        # The next job runs there only once the node counts as ready.
+        there = template(stage, 3)
+        there["spec"]["nodeSelector"] = {HOST: before[0]}
+        await stage.job("later", pods=1, template=there)
+        assert await until_on_hosts(stage, "later", 1) == [before[0]]
+        status = (await stage.workload("j"))["status"]
+        assert status["admission"] == assigned
+        assert "unhealthyNodes" not in status
+        assert "evictions" not in status.get("schedulingStats", {})
+        assert {pod["metadata"]["uid"] for pod in await stage.pods("j")} == uids
+
+
+async def set_ready(stage: Stage, node: str, status: str) -> None:
+    """Report whether a node is ready, as its kubelet would."""
+    conditions = value_at(await stage.client.get(NODES, node), ("status", "conditions"))
+    now = format_time(time.time_ns())
+    ready = {"type": "Ready", "status": status, "reason": "Test", "message": "", "lastTransitionTime": now}
+    changed = [one for one in conditions if one["type"] != "Ready"]
+    await stage.client.merge_patch(
+        NODES, node, {"status": {"conditions": [*changed, ready]}}, namespace=None, subresource="status"
+    )
 
 
 async def has_hosts(stage: Stage) -> bool:
