@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from admitq.core.topology.domains import HOST_NAME
 from admitq.integrations.ownership import get_controller
 from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.quantity import parse_amount
+from admitq_api.topology_assignments import decode
 from tests.kills.chronicle import Place, Step
 
 _RISING: Final = ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished")
@@ -58,6 +60,7 @@ def _broken(
     if kind == "Workload":
         yield from _of_workload(obj, before)
         yield from _of_quota(now, names)
+        yield from _of_hosts(now)
         if (
             is_reserved(before or {})
             and not is_reserved(obj)
@@ -69,6 +72,9 @@ def _broken(
         gate = {"name": names.admission_gate}
         if _has_gate(before, gate) and not _has_gate(obj, gate) and not _admitted(obj, now, names):
             yield "let go without being admitted"
+        placed = {"name": names.topology_gate}
+        if _has_gate(before, placed) and not _has_gate(obj, placed):
+            yield from _of_placed_pod(obj, now, names)
     elif _is_suspended(before) and not _is_suspended(obj) and not _admitted(obj, now, names):
         yield "started without being admitted"
 
@@ -114,6 +120,54 @@ def _of_quota(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
     held = sum(_held_cpu(obj) for name, obj in workloads.items() if name not in replaced)
     if held > quota:
         yield f"{held}m CPU are held of {quota}m"
+
+
+def _of_hosts(now: dict[Place, JsonObject]) -> Iterator[str]:
+    """Compare the CPU of assigned pods with that of each host that exists."""
+    used: Counter[str] = Counter()
+    for (kind, _), obj in now.items():
+        if kind == "Workload" and is_reserved(obj) and not is_condition_true(obj, ConditionType.FINISHED):
+            for part in value_at(obj, ("status", "admission", "podSetAssignments"), []):
+                of_pod = parse_amount("cpu", part["resourceUsage"]["cpu"]) // part["count"]
+                used.update({host: of_pod * count for host, count in _hosts_of(part).items()})
+    for host, cpu in used.items():
+        node = now.get(("Node", host))
+        free = None if node is None else parse_amount("cpu", node["status"]["allocatable"]["cpu"])
+        if free is not None and cpu > free:
+            yield f"{cpu}m CPU are assigned to {host}, which has {free}m"
+
+
+def _hosts_of(part: JsonObject) -> Counter[str]:
+    """The number of pods that a podset has on each host."""
+    if "topologyAssignment" not in part:
+        return Counter()
+    levels, domains = decode(part["topologyAssignment"], "topologyAssignment")
+    return Counter({values[-1]: count for values, count in domains if levels[-1] == HOST_NAME})
+
+
+def _of_placed_pod(pod: JsonObject, now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
+    """Check that a pod goes to a host of its podset, beside no more pods than are assigned there."""
+    host = value_at(pod, ("spec", "nodeSelector", HOST_NAME))
+    name, pod_set = _pod_set_of(pod, names)
+    parts = value_at(now.get(("Workload", name)), ("status", "admission", "podSetAssignments"), [])
+    assigned = next((_hosts_of(part) for part in parts if part["name"] == pod_set), Counter[str]())
+    present = sum(
+        1
+        for (kind, _), other in now.items()
+        if kind == "Pod"
+        and _pod_set_of(other, names) == (name, pod_set)
+        and value_at(other, ("spec", "nodeSelector", HOST_NAME)) == host
+        and value_at(other, ("status", "phase")) not in {"Succeeded", "Failed"}
+    )
+    if present > assigned[host]:
+        yield f"is pod {present} of {assigned[host]} that are assigned to {host}"
+
+
+def _pod_set_of(pod: JsonObject, names: Names) -> tuple[str, str]:
+    return (
+        value_at(pod, ("metadata", "annotations", names.workload), ""),
+        value_at(pod, ("metadata", "labels", names.podset), ""),
+    )
 
 
 def _held_cpu(workload: JsonObject) -> int:

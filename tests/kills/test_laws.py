@@ -1,17 +1,21 @@
 """The laws and the comparison find the effects that a crash might have."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from admitq.core.topology.domains import HOST_NAME
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import names_for
+from admitq_api.topology_assignments import Domain, encode
 from tests.kills.chronicle import Place, Step
 from tests.kills.laws import count_transitions, find_violations
 from tests.kills.likeness import comparable_events, differences, likeness, placeholders
 
 NAMES = names_for()
 WORKLOAD = "job-j-1a2b3"
+HELD = ("QuotaReserved", "Admitted")
 
 
 def condition(type_: str, status: str = "True") -> JsonObject:
@@ -45,6 +49,32 @@ def workload(*conditions: str, cpu: str = "1", active: bool = True, owner: str =
     }
 
 
+def placed_workload(*hosts: str) -> JsonObject:
+    """An admitted Workload of podset ``main`` with a pod of one CPU on each host."""
+    domains: list[Domain] = [((host,), count) for host, count in sorted(Counter(hosts).items())]
+    assigned = {
+        "name": "main",
+        "count": len(hosts),
+        "resourceUsage": {"cpu": len(hosts)},
+        "topologyAssignment": encode([HOST_NAME], domains),
+    }
+    obj = workload(*HELD)
+    return {**obj, "status": {**obj["status"], "admission": {"podSetAssignments": [assigned]}}}
+
+
+def placed_pod(host: str = "", phase: str = "Pending") -> JsonObject:
+    """A pod of ``w`` on a host; without one, it has its topology gate."""
+    annotations, labels = {NAMES.workload: "w"}, {NAMES.podset: "main"}
+    gates = [] if host else [{"name": NAMES.topology_gate}]
+    spec = {"schedulingGates": gates, "nodeSelector": {HOST_NAME: host} if host else {}}
+    metadata = {"annotations": annotations, "labels": labels}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+def node(cpu: str) -> JsonObject:
+    return {"spec": {}, "status": {"allocatable": {"cpu": cpu}}}
+
+
 def steps(*written: tuple[str, str, JsonObject | None]) -> list[Step]:
     """Steps of objects ``uid-<name>``."""
     made: list[Step] = []
@@ -54,9 +84,6 @@ def steps(*written: tuple[str, str, JsonObject | None]) -> list[Step]:
         whole = None if obj is None else {**obj, "metadata": {**obj.get("metadata", {}), **metadata}}
         made.append(Step(version, (kind, name), uid, whole))
     return made
-
-
-HELD = ("QuotaReserved", "Admitted")
 
 
 @pytest.mark.parametrize(
@@ -110,6 +137,33 @@ HELD = ("QuotaReserved", "Admitted")
                 ("Pod", "p", pod()),
             ],
             "",
+        ),
+        ([("Node", "a", node("2")), ("Workload", "w", placed_workload("a", "a"))], ""),
+        (
+            [("Node", "a", node("1")), ("Workload", "w", placed_workload("a", "a", "b"))],
+            "2000m CPU are assigned to a, which has 1000m",
+        ),
+        (
+            [
+                ("Workload", "w", placed_workload("a", "b")),
+                ("Pod", "p", placed_pod("a", "Failed")),
+                ("Pod", "q", placed_pod()),
+                ("Pod", "q", placed_pod("a")),
+            ],
+            "",
+        ),
+        (
+            [
+                ("Workload", "w", placed_workload("a", "b")),
+                ("Pod", "p", placed_pod("a")),
+                ("Pod", "q", placed_pod()),
+                ("Pod", "q", placed_pod("a")),
+            ],
+            "is pod 2 of 1 that are assigned to a",
+        ),
+        (
+            [("Pod", "p", placed_pod()), ("Pod", "p", placed_pod("c"))],
+            "is pod 1 of 0 that are assigned to c",
         ),
     ],
 )
