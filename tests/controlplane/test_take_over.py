@@ -9,10 +9,10 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pytest
@@ -31,7 +31,7 @@ from admitq.runtime.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from admitq_api.json_objects import value_at
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import COMPAT_GROUP, names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
@@ -108,7 +108,7 @@ class Takeover:
         """Check the plan for the cluster with jobs, and return it."""
         status, plan = await self.plan()
         assert status == 0, plan["findings"]
-        assert plan["workloads"] == {"pending": 1, "quota reserved": 0, "admitted": 3, "finished": 0}
+        assert plan["workloads"] == {"pending": 1, "quota reserved": 0, "admitted": 4, "finished": 0}
         assert plan["inCharge"] == [f"{NAMESPACE}/other (example.com/other:1): running"]
         places = {one["name"]: one["places"] for one in plan["findings"]}
         assert f"deployments/other in {NAMESPACE}" in places["in-charge"]
@@ -153,7 +153,7 @@ class Takeover:
         """Delete a running job; admitq admits the job that waits."""
         await self.stage.client.delete(JOBS, "ends", self.stage.namespace, propagation="Background")
         await self.stage.until_running("waits")
-        await self.stage.until(lambda: admitted_workloads(self.stage), 3)
+        await self.stage.until(lambda: admitted_workloads(self.stage), 4)
         await until_pods_exist(self.stage, "waits")
 
     async def move_back(self, plan: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ class Takeover:
         await stage.job("comes-last")
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-last")
         assert await held_state(stage) == before
-        await stage.client.delete(stage.kinds.workloads, "by-hand", stage.namespace)
+        await stage.client.delete(stage.kinds.workloads, name_by_hand("v1beta1"), stage.namespace)
         await stage.until_running("comes-between")
 
     async def check_histories(self, workloads: Record, jobs: Record) -> None:
@@ -196,7 +196,7 @@ async def test_cluster_migrates_to_admitq_and_back_without_stopping_jobs(
     connect: Callable[[LocalCluster], Awaitable[Client]],
     tmp_path: Path,
 ) -> None:
-    cluster = private_cluster((NodePool(count=1, cpu="3", memory="64Gi", labels=POOL),))
+    cluster = private_cluster((NodePool(count=1, cpu="4", memory="64Gi", labels=POOL),))
     other = Installation(cluster, release=NAMES.metric_prefix, namespace=NAMESPACE)
     admitq = Installation(cluster, namespace=NAMESPACE)
     stage = Stage(await connect(cluster), NAMES, "default")
@@ -204,7 +204,9 @@ async def test_cluster_migrates_to_admitq_and_back_without_stopping_jobs(
     await takeover.check_plan_of_empty_cluster()
     await takeover.start_other_manager()
     await create_queues(stage)
-    await create_workload_of_kueue(stage)
+    for version, assignment in ASSIGNMENTS_OF_KUEUE.items():
+        await create_workload_of_kueue(stage, version, assignment)
+    await until_charged(stage, len(ASSIGNMENTS_OF_KUEUE))
     async with record_versions(stage) as workloads, record_versions(stage, JOBS) as jobs:
         await takeover.submit_jobs()
         plan = await takeover.check_plan()
@@ -343,15 +345,32 @@ async def create_objects_of_kueue(stage: Stage) -> None:
     await stage.create(VALIDATING_WEBHOOKS, "other", {"webhooks": [hook]})
 
 
-async def create_workload_of_kueue(stage: Stage) -> None:
+ASSIGNMENTS_OF_KUEUE: Final[Mapping[str, JsonObject]] = {
+    "v1beta1": {"levels": [HOST_NAME], "domains": [{"values": ["node-0"], "count": 1}]},
+    # admitq writes the same with values in common.
+    "v1beta2": {
+        "levels": [HOST_NAME],
+        "slices": [
+            {
+                "domainCount": 1,
+                "valuesPerLevel": [{"individual": {"prefix": "node-", "roots": ["0"]}}],
+                "podCounts": {"individual": [1]},
+            }
+        ],
+    },
+}
+"""The assignment of one pod to the only node, by the API version in which Kueue wrote it."""
+
+
+async def create_workload_of_kueue(stage: Stage, version: str, topology: JsonObject) -> None:
     """Create a Workload without job and admit it by server-side apply, with Kueue's field manager."""
-    workloads = stage.kinds.workloads
+    name, workloads = name_by_hand(version), stage.kinds.workloads
     pod = {"containers": [{"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}]}
-    spec = {"queueName": "other", "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}]}
+    spec = {"queueName": name, "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}]}
     # The queue is stopped, so that no running manager admits the Workload.
     queue = {"clusterQueue": stage.own("cq"), "stopPolicy": "Hold"}
-    await stage.create(stage.kinds.local_queues, "other", {"spec": queue})
-    await stage.create(workloads, "by-hand", {"spec": spec})
+    await stage.create(stage.kinds.local_queues, name, {"spec": queue})
+    await stage.create(workloads, name, {"spec": spec})
     conditions = [
         {"type": kind, "status": "True", "reason": kind, "message": text, "lastTransitionTime": WRITTEN_AT}
         for kind, text in (
@@ -364,31 +383,32 @@ async def create_workload_of_kueue(stage: Stage) -> None:
         "count": 1,
         "flavors": {"cpu": stage.own("f")},
         "resourceUsage": {"cpu": "1"},
-        # admitq writes the same with values in common.
-        "topologyAssignment": {
-            "levels": [HOST_NAME],
-            "slices": [
-                {
-                    "domainCount": 1,
-                    "valuesPerLevel": [{"individual": {"prefix": "node-", "roots": ["0"]}}],
-                    "podCounts": {"individual": [1]},
-                }
-            ],
-        },
+        "topologyAssignment": topology,
     }
     admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assignment]}
-    await apply_status_as_kueue(stage, "by-hand", {"conditions": conditions, "admission": admission})
+    status = {"conditions": conditions, "admission": admission}
+    await apply_status_as_kueue(stage, name, status, version)
+
+
+def name_by_hand(version: str) -> str:
+    return f"by-hand-{version}"
+
+
+async def until_charged(stage: Stage, workloads: int) -> None:
+    """Wait until the ClusterQueue counts so many Workloads as admitted."""
 
     async def is_charged() -> bool:
         queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
-        return value_at(queue, ("status", "admittedWorkloads")) == 1
+        return value_at(queue, ("status", "admittedWorkloads")) == workloads
 
-    await eventually(is_charged, what="the Workload to be charged")
+    await eventually(is_charged, what="the Workloads to be charged")
 
 
-async def apply_status_as_kueue(stage: Stage, workload: str, status: dict[str, Any]) -> None:
+async def apply_status_as_kueue(
+    stage: Stage, workload: str, status: dict[str, Any], version: str = "v1beta2"
+) -> None:
     """Write the status of a Workload by server-side apply, with Kueue's field manager."""
-    workloads = stage.kinds.workloads
+    workloads = replace(stage.kinds.workloads, version=version)
     applied = {
         "apiVersion": workloads.api_version,
         "kind": workloads.kind,
