@@ -8,13 +8,14 @@ counted. So there is one rule, and no rule for each transition.
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from admitq.core.amounts import Amounts, amounts
 from admitq.core.cohorts import CohortTrees, Node
 from admitq.core.entries import AssumedPlaces, ClusterQueueEntry, WorkloadEntry
 from admitq.core.indexes import discard
 from admitq.core.instructions import Preempt
 from admitq.core.ledger import Ledger, Reservation, Usage, is_void, usage_of
 from admitq.core.lifecycle import Phase
-from admitq.core.model import Admission, ObjectKey, Workload
+from admitq.core.model import Admission, ObjectKey, PodSetAssignment, Workload
 from admitq.core.outbox import Outbox
 from admitq.core.pod_readiness import PodReadiness
 from admitq.core.quota_holders import QuotaHolders
@@ -30,6 +31,12 @@ _STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
 def _may_get_places(workload: Workload, places: AssumedPlaces) -> bool:
     """Whether the write of topology assignments may still succeed: the reservation is the same as before."""
     return workload.admission == places.former and not (workload.finished or workload.evicted)
+
+
+def _average_usage(part: PodSetAssignment) -> Amounts:
+    """Return what a pod takes of the usage of its podset, for a quarantined workload: its pods still run."""
+    pods = 0 if part.topology is None else part.topology.pod_count
+    return amounts((resource, -(-amount // pods)) for resource, amount in part.resource_usage if pods)
 
 
 class Reservations:
@@ -222,9 +229,10 @@ class Reservations:
         rules = self._request_rules.rules_of(workload.key.namespace)
         by_name = {pod_set.name: pod_set for pod_set in workload.pod_sets}
         return places_of(
-            (part, pod_set.group, requests_on_node(pod_set.template, rules))
+            (part, None, _average_usage(part))
+            if (pod_set := by_name.get(part.name)) is None
+            else (part, pod_set.group, requests_on_node(pod_set.template, rules))
             for part in placed
-            if (pod_set := by_name.get(part.name)) is not None
         )
 
     def _usage_of(self, workload: Workload, admission: Admission) -> Usage:

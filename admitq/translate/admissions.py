@@ -70,7 +70,10 @@ def read_topology_assignment(raw: object, path: str) -> TopologyAssignment | Non
 
 
 def read_admission_leniently(raw: Mapping[str, Any]) -> Admission:
-    """Read the valid parts of an admission; an invalid or negative amount counts as 0."""
+    """Read the valid parts of an admission; an invalid or negative amount counts as 0.
+
+    A malformed topology assignment counts as none.
+    """
     assignments: list[PodSetAssignment] = []
     for item in require_list(raw.get("podSetAssignments"), "status.admission.podSetAssignments"):
         usage: dict[str, int] = {}
@@ -81,7 +84,10 @@ def read_admission_leniently(raw: Mapping[str, Any]) -> Admission:
             flavors = read_labels(require_object(item.get("flavors"), "flavors"))
             # The assignment has no count, so its whole usage stays charged.
             name = require_text(item.get("name", "main"), "name")
-            assignments.append(PodSetAssignment(name, flavors, amounts(usage), 0))
+            topology = None
+            with suppress(MalformedField):
+                topology = read_topology_assignment(item.get("topologyAssignment"), "topologyAssignment")
+            assignments.append(PodSetAssignment(name, flavors, amounts(usage), 0, topology=topology))
     return Admission(require_text(raw["clusterQueue"], "status.admission.clusterQueue"), tuple(assignments))
 
 

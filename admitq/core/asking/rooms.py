@@ -5,11 +5,13 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from admitq.core.asking.constraints import demands_of, options_of
-from admitq.core.cycle.units_to_place import to_place
+from admitq.core.cycle.units_to_place import assigned_before, to_place
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.flavor_options import UnitOptions
 from admitq.core.requests import PodSetDemand
+from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace
+from admitq.core.topology.kept_pods import keep_pods
 from admitq.core.topology.rooms import TopologyRoom
 from admitq.core.topology.topologies import Place
 from admitq.core.world import World
@@ -32,14 +34,23 @@ class _RoomOfUnit(NamedTuple):
 def find_rooms(world: World, queue: ClusterQueueEntry, entry: WorkloadEntry) -> Rooms:
     """Return the room in each flavor with a topology that could be assigned now.
 
-    The places of earlier podsets of the workload count as taken, as if these got the same flavor.
+    The places of earlier podsets of the workload count as taken, as if these got the same flavor. Pods that
+    an elastic job keeps need no room.
     """
     units, demands = options_of(world, queue, entry).units, demands_of(world, entry)
+    before = _assigned_before(world, queue, entry)
     return {
         (names, flavor): room
         for flavor in _flavors_of(queue, units)
-        for names, _, room in _rooms_in(world, flavor, units, demands)
+        for names, _, room in _rooms_in(world, flavor, units, demands, before)
     }
+
+
+def _assigned_before(
+    world: World, queue: ClusterQueueEntry, entry: WorkloadEntry
+) -> Mapping[str, TopologyAssignment]:
+    original = world.original_of(queue.spec.name, entry.workload)
+    return assigned_before(world.topologies, None if original is None else original.admission)
 
 
 def _flavors_of(queue: ClusterQueueEntry, units: Sequence[UnitOptions]) -> list[str]:
@@ -52,7 +63,11 @@ def _flavors_of(queue: ClusterQueueEntry, units: Sequence[UnitOptions]) -> list[
 
 
 def _rooms_in(
-    world: World, flavor: str, units: Sequence[UnitOptions], demands: Sequence[PodSetDemand]
+    world: World,
+    flavor: str,
+    units: Sequence[UnitOptions],
+    demands: Sequence[PodSetDemand],
+    before: Mapping[str, TopologyAssignment],
 ) -> list[_RoomOfUnit]:
     topology = world.topologies.get(flavor)
     rooms: list[_RoomOfUnit] = []
@@ -62,7 +77,10 @@ def _rooms_in(
         for unit in units:
             if not _may_get(unit, flavor):
                 continue
-            pods = tuple(to_place(demands[position], demands[position].count) for position in unit.positions)
+            all_pods = [to_place(demands[position], demands[position].count) for position in unit.positions]
+            pods = keep_pods(topology, all_pods, before).missing
+            if not pods:
+                continue
             placed = topology.place(pods)
             room = topology.find_room(pods, fits=isinstance(placed, dict))
             if room is not None:
@@ -89,9 +107,14 @@ def find_sufficient_leavers(
     They have pods in the domain that is closest to hold the first podsets without a place.
     """
     units, demands = options_of(world, queue, entry).units, demands_of(world, entry)
+    before = _assigned_before(world, queue, entry)
     for flavor in _flavors_of(queue, units):
         lacking = next(
-            ((pods, room) for _, pods, room in _rooms_in(world, flavor, units, demands) if not room.fits),
+            (
+                (pods, room)
+                for _, pods, room in _rooms_in(world, flavor, units, demands, before)
+                if not room.fits
+            ),
             None,
         )
         topology = world.topologies.get(flavor)

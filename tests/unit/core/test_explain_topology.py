@@ -10,6 +10,7 @@ from admitq.core.asking.explain import explain
 from admitq.core.asking.explanations import FlavorVerdict
 from admitq.core.model import PodSet
 from admitq.core.requests import template_requesting
+from admitq.core.settings import CoreSettings, Placement
 from admitq.core.topology.request import SliceLayer, TopologyRequest
 from admitq.core.topology.rooms import TopologyRoom
 from tests.unit.core.racks import RACK, Racks, racks
@@ -153,3 +154,23 @@ def test_workloads_of_other_trees_free_room_too() -> None:
     cluster.submit_pods("w", 8)
     cluster.run()
     assert finishes(cluster) == [FinishWorkloads((key("a"),))]
+
+
+def test_only_the_pods_that_an_elastic_job_adds_need_room() -> None:
+    cluster = Racks(CoreSettings(placement=Placement(keeps_pods=True)))
+    cluster.put(queue("cq", 100_000))
+    any_host = TopologyRequest(unconstrained=True)
+    for name in ("r1-a", "r1-b", "r2-b"):
+        cluster.send(happened.NodeDeleted(name))
+    cluster.submit_pods("first", 3, any_host)
+    cluster.run("first")
+    template = template_requesting({"cpu": 1000})
+    for name, count in (("same", 3), ("larger", 5)):
+        pod_sets = (PodSet("main", count, template, topology_request=any_host),)
+        cluster.submit(name, "cq", pod_sets=pod_sets, replaces=key("first"))
+        room = verdicts(cluster, name)[0].room
+        assert (name, room and (room.total, room.wanted)) == (
+            name,
+            None if name == "same" else (1, 2),
+        )
+        cluster.delete(name)

@@ -327,6 +327,19 @@ def test_podsets_in_two_flavors_with_the_same_hosts_get_different_places() -> No
     assert cluster.domains_by_pod_set() == {"s-gpu": {"r1-a": 1}, "s-disk": {"r2-a": 1}}
 
 
+def test_places_of_a_quarantined_workload_stay_taken() -> None:
+    cluster = racks()
+    cluster.submit_pods("a", 7)
+    cluster.run("a")
+    cluster.change("a", pod_sets=())
+    assert cluster.used_hosts() == ["r1-a", "r1-b"]
+    cluster.submit_pods("b", 8)
+    cluster.submit_pods("c", 2)
+    cluster.run("b")
+    cluster.finish("a")
+    cluster.run("c")
+
+
 @pytest.mark.parametrize("shares_hosts", [True, False])
 def test_flavors_with_the_same_hosts_share_them_only_with_the_gate(shares_hosts: bool) -> None:
     cluster = racks(settings=CoreSettings(placement=Placement(shares_hosts=shares_hosts)))

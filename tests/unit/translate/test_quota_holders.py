@@ -6,9 +6,11 @@ import pytest
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.ledger import usage_of
+from admitq.core.topology.domains import HOST_NAME
 from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api.json_objects import with_value
 from admitq_api.stored_fields import MalformedField
+from admitq_api.topology_assignments import encode
 from tests.unit.translate.builders import NAMES, condition, workload
 
 
@@ -79,3 +81,29 @@ def test_e_malformed_holder_keeps_readable_priority(priority: object, expected: 
 def test_workload_without_reservation_is_no_quota_holder() -> None:
     with pytest.raises(MalformedField, match="QuotaReserved must be True"):
         read_quota_holder(workload())
+
+
+@pytest.mark.parametrize(
+    ("stored", "domains"),
+    [
+        (encode([HOST_NAME], [(("a",), 1), (("b",), 2)]), ((("a",), 1), (("b",), 2))),
+        ({"levels": "nonsense"}, None),
+    ],
+)
+def test_places_of_a_malformed_holder_are_read_if_they_are_readable(stored: object, domains: object) -> None:
+    assigned = {
+        "name": "main",
+        "flavors": {"cpu": "spot"},
+        "resourceUsage": {"cpu": "3"},
+        "count": 3,
+        "topologyAssignment": stored,
+    }
+    status = {
+        "conditions": [condition("QuotaReserved")],
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]},
+    }
+    holder = read_quota_holder(workload(status=status))
+    assert holder.admission is not None
+    [part] = holder.admission.pod_set_assignments
+    assert dict(part.resource_usage) == {"cpu": 3000}
+    assert (part.topology and part.topology.domains) == domains
