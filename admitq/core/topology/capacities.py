@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from admitq.core.topology.domains import Domain, DomainTree
-from admitq.core.topology.leaf_room import LeafRoom, PodShape
+from admitq.core.topology.leaf_room import NO_CAPACITY, LeafRoom, PodShape
 from admitq.core.topology.refusals import NodeExclusion, NodeObstacle
 
 
@@ -85,10 +85,10 @@ class Capacities:
     # --- leaves -----------------------------------------------------------------------------------
 
     def _update_leaf(self, leaf: Domain) -> bool:
-        pods, with_leader, has_leader = self._leaf_room.capacity_of(leaf)
-        exclusion = None
+        exclusion = self._leaf_room.find_exclusion(leaf)
+        found = NO_CAPACITY if exclusion else self._leaf_room.count_pods(leaf)
+        pods, with_leader, has_leader = found
         if leaf.nodes and not pods:
-            exclusion = self._leaf_room.find_exclusion(leaf)
             exclusion = exclusion or NodeExclusion(NodeObstacle.RESOURCE, self.scarcest(leaf))
         self._count_exclusion(leaf, exclusion)
         score = self._leaf_room.score_of(leaf) if self.scores and (pods or has_leader) else 0

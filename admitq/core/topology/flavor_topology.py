@@ -207,9 +207,9 @@ class FlavorTopology:
             return True
         leaves = ((self.tree.find_leaf(name), amounts) for name, amounts in gained.items())
         has_grown = any(
-            any(map(gt, room.capacity_of(leaf), room.capacity_of(leaf, amounts)))
+            any(map(gt, room.count_pods(leaf), room.count_pods(leaf, amounts)))
             for leaf, amounts in leaves
-            if leaf is not None
+            if leaf is not None and room.find_exclusion(leaf) is None
         )
         if has_grown:
             del self._waiting[shape]

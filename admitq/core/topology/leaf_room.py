@@ -54,6 +54,9 @@ def identify(shape: PodShape) -> str:
     return repr(shape)
 
 
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
 class LeafCapacity(NamedTuple):
     """How many pods fit into a leaf, how many beside the leader, and whether the leader fits.
 
@@ -63,6 +66,9 @@ class LeafCapacity(NamedTuple):
     pods: int
     with_leader: int
     has_leader: bool
+
+
+NO_CAPACITY: Final = LeafCapacity(0, 0, has_leader=False)
 
 
 class LeafRoom:
@@ -79,20 +85,24 @@ class LeafRoom:
         self._shape = shape
         self._without_usage = without_usage
 
-    def capacity_of(self, leaf: Domain, less: Mapping[str, int] | None = None) -> LeafCapacity:
-        """Return how many pods fit into a leaf, if it had so much less of each resource."""
-        exclusion = self.find_exclusion(leaf)
-        leader, less = self._shape.leader, less or {}
-        pods = 0 if exclusion or not leaf.nodes else max(0, self._fitting(leaf, less))
+    def count_pods(self, leaf: Domain, less: Mapping[str, int] = _NOTHING) -> LeafCapacity:
+        """Return how many pods fit into a leaf, if it had so much less of each resource.
+
+        Args:
+            leaf: a leaf without a constraint that its hosts do not satisfy.
+            less: the amounts.
+        """
+        pods, leader = max(0, self._fitting(leaf, less)), self._shape.leader
         if leader is None:
             return LeafCapacity(pods, pods, has_leader=False)
-        has_leader = exclusion is None and all(
+        if not all(
             self._free(leaf, resource) - less.get(resource, 0) >= amount for resource, amount in leader
-        )
+        ):
+            return LeafCapacity(pods, pods, has_leader=False)
         taken = {**less}
-        for resource, amount in leader if has_leader else ():
+        for resource, amount in leader:
             taken[resource] = taken.get(resource, 0) + amount
-        return LeafCapacity(pods, max(0, self._fitting(leaf, taken)) if has_leader else pods, has_leader)
+        return LeafCapacity(pods, max(0, self._fitting(leaf, taken)), has_leader=True)
 
     def find_exclusion(self, leaf: Domain) -> NodeExclusion | None:
         """Return the constraint that a host does not satisfy; None if it does. Only hosts are checked."""
@@ -132,9 +142,17 @@ class LeafRoom:
 
     def _fitting(self, leaf: Domain, less: Mapping[str, int]) -> int:
         """Return how many pods fit; negative if too much is used already."""
+        allocatable, assumed = leaf.allocatable, leaf.assumed
+        used = _NOTHING if self._without_usage else leaf.used
         return min(
             [
-                (self._free(leaf, resource) - less.get(resource, 0)) // amount
+                (
+                    allocatable.get(resource, 0)
+                    - assumed.get(resource, 0)
+                    - used.get(resource, 0)
+                    - less.get(resource, 0)
+                )
+                // amount
                 for resource, amount in self._shape.requests
             ]
         )
