@@ -274,8 +274,8 @@ def restore_unobserved(world: World, dump: Dump) -> None:
             entry.queue.restore_preemptor(dumped.preemptor)
         for key, state in dumped.lanes:
             _restore_lane(entry, key, state, has_batch=dumped.batch_due_at is not None)
-            if not isinstance(state, Ready):
-                _restore_waiting_for_room(world, entry, key, state.causes)
+            causes = () if isinstance(state, Ready) else state.causes
+            _restore_waiting_for_room(world, entry, key, causes)
         world.cohort_trees.restore_counts(entry.node, dumped.generation, dumped.progress)
         world.waiting.restore(entry, has_outdated_refusals=dumped.has_outdated_refusals)
     world.waiting.batches.restore(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from admitq.core import events as happened
-from admitq.core.model import ClusterQueuePreemption, PodSet, PreemptionPolicy
+from admitq.core.model import ClusterQueuePreemption, PodSet, PreemptionPolicy, ResourceFlavor
 from admitq.core.requests import template_requesting
 from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.domains import HOST_NAME
@@ -14,7 +14,7 @@ from admitq.core.topology.request import TopologyRequest
 from admitq.core.topology.topologies import PodOnNode
 from tests.unit.core.evaluated import Evaluated
 from tests.unit.core.racks import RACK, Racks, host, racks
-from tests.unit.core.small_cluster import key
+from tests.unit.core.small_cluster import group, key, queue
 
 ON_HOST = TopologyRequest(required=HOST_NAME)
 PREEMPTS = ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY)
@@ -88,6 +88,18 @@ def test_a_job_that_also_lacks_quota_waits_for_both(evaluated: Evaluated) -> Non
         cluster.finish(left)
         cluster.run(*admitted)
         assert (left, evaluated.take()) == (left, tried)
+
+
+def test_podsets_with_a_choice_of_flavors_are_tried_at_each_return_of_quota(evaluated: Evaluated) -> None:
+    cluster = full_racks()
+    cluster.send(happened.ResourceFlavorChanged(ResourceFlavor("other", topology_name="racks")))
+    cluster.put(queue("cq", resource_groups=group(("default", 100_000), ("other", 100_000))))
+    cluster.submit("w", "cq", pod_sets=(pods("first", 4), pods("second", 4)))
+    cluster.run()
+    evaluated.take()
+    cluster.finish("s1")
+    cluster.run()
+    assert evaluated.take() == ["w"]
 
 
 # --- shapes ---------------------------------------------------------------------------------------------
