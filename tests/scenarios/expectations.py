@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from admitq.core.amounts import Amounts
 from admitq.core.instructions import (
+    EvictForNodeFailures,
     RefreshClusterQueue,
     RefreshCohort,
     RefreshLocalQueue,
@@ -68,6 +69,25 @@ def _usage(story: Story, expected: JsonObject) -> None:
             part.name: {**printed(part.resource_usage), "count": part.count}
             for part in decision.admission.pod_set_assignments
         } == usage
+
+
+def _places(story: Story, expected: JsonObject) -> None:
+    """Compare the pods in each domain, as ``{name: {domain: n}}``, or with podsets ``{name: {podset: …}}``."""
+    for name, places in expected.items():
+        admission = story.workloads[key_of(name)].admission
+        parts = () if admission is None else admission.pod_set_assignments
+        found = {
+            part.name: {"/".join(values): count for values, count in part.topology.domains}
+            for part in parts
+            if part.topology is not None
+        }
+        assert (found if next(iter(places), None) in found else found.get("main", {})) == places
+
+
+def _node_failures(story: Story, expected: JsonObject) -> None:
+    """Compare the evictions for node failures, with the failed nodes."""
+    evicted = (each for each in story.instructions if isinstance(each, EvictForNodeFailures))
+    assert {name_of(each.key): list(each.nodes) for each in evicted} == dict(expected)
 
 
 def _admit(story: Story, expected: JsonObject) -> None:
@@ -259,6 +279,8 @@ _EXPECTATIONS: Mapping[str, Callable[[Story, Any], None]] = {
     "recomputed": _recomputed,
     "flavors": _flavors,
     "usage": _usage,
+    "places": _places,
+    "nodeFailures": _node_failures,
     "admit": _admit,
     "considered": _considered,
     "waiting": _waiting,

@@ -5,11 +5,11 @@ README.md in this folder lists the keys. An unknown key is an error.
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any, cast
 
-from admitq.core.amounts import amounts
+from admitq.core.amounts import Amounts, amounts
 from admitq.core.model import (
     SECOND,
     AdmissionCheck,
@@ -35,6 +35,7 @@ from admitq.core.model import (
     PodSet,
     PodTemplate,
     PreemptionPolicy,
+    PreferredTerm,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -50,11 +51,16 @@ from admitq.core.settings import (
     CoreSettings,
     FairSharing,
     Gates,
+    Placement,
     PreemptionStrategy,
     Resources,
     Transformation,
     TransformationOutput,
 )
+from admitq.core.topology.domains import HOST_NAME, Node
+from admitq.core.topology.request import SliceLayer, TopologyRequest
+from admitq.core.topology.rules import PlacementRules
+from admitq.core.topology.topologies import PodOnNode
 from admitq_api.json_objects import JsonObject
 from admitq_api.quantity import parse_amount, parse_quantity
 
@@ -284,6 +290,50 @@ def flavor(name: str, raw: Any) -> ResourceFlavor:
     return result
 
 
+def levels(raw: Any) -> tuple[str, ...]:
+    """Read the levels of a topology, the widest first; ``host`` is the label of host names."""
+    return tuple(HOST_NAME if level == "host" else str(level) for level in raw or ())
+
+
+def node(name: str, raw: Any) -> Node:
+    """Read a node. Unknown fields are its allocatable amounts; it has room for many pods."""
+    keys = Keys(raw, f"node {name}")
+    own_labels = {**keys.take("labels", {}), HOST_NAME: name}
+    taints, ready = tuple(taint(text) for text in keys.take("taints", [])), keys.take("ready", True)
+    schedulable = keys.take("schedulable", True)
+    allocatable = {"pods": 110, **keys.rest()}
+    return Node(name, labels(own_labels), taints, parsed(allocatable), ready, schedulable)
+
+
+def pod_of_others(name: str, raw: Any) -> PodOnNode:
+    """Read the node of a pod that admitq does not manage, and what the pod requests."""
+    keys = Keys(raw, f"pod {name}")
+    return PodOnNode(keys.take("node"), parsed(keys.rest()))
+
+
+def parsed(raw: Mapping[str, Any]) -> Amounts:
+    return amounts({resource: parse_amount(resource, value) for resource, value in raw.items()})
+
+
+def topology_request(raw: Any) -> TopologyRequest:
+    """Read ``{required: rack}``, ``{preferred: rack}`` or ``{unconstrained: true}``, with ``slices``.
+
+    Slices are ``{level: pods}``, the largest first.
+    """
+    keys = Keys(raw, "topology")
+    slices = tuple(
+        SliceLayer(level, size)
+        for label, size in keys.take("slices", {}).items()
+        for level in levels([label])
+    )
+    required, preferred = (
+        levels([label])[0] if label else None for label in (keys.take("required"), keys.take("preferred"))
+    )
+    request = TopologyRequest(required, preferred, keys.take("unconstrained", False), slices)
+    keys.end()
+    return request
+
+
 def limit_range(name: str, raw: Any) -> LimitRange:
     """Read ``{Container: {max, min, default, defaultRequest}, Pod: {max, min}}``."""
 
@@ -316,10 +366,15 @@ def pod_set(name: str, raw: Any) -> PodSet:
     affinity, overhead = keys.take("affinity"), keys.take("overhead")
     pod_level = Keys(keys.take("pod", {}), f"podset {name}")
     pod_limits, pod_requests = exact(pod_level.take("limits")), exact(pod_level.rest())
-    fields: dict[str, Any] = {
+    given: dict[str, Any] = {
         "count": keys.take("count", 1),
         "min_count": keys.take("minCount"),
         "group": keys.take("group"),
+        "topology_request": topology_request(keys.take("topology")) if keys.has("topology") else None,
+        "preferred_node_affinity": tuple(
+            PreferredTerm(weight, NodeSelectorTerm(requirements(term)))
+            for weight, term in keys.take("prefers", {}).items()
+        ),
         "node_selector": labels(keys.take("nodeSelector")),
         "tolerations": tuple(toleration(text) for text in keys.take("tolerates", [])),
         "required_node_affinity": (
@@ -340,7 +395,7 @@ def pod_set(name: str, raw: Any) -> PodSet:
         None if overhead is None else exact(overhead),
         runtime_class,
     )
-    return PodSet(name, template=template, **fields)
+    return PodSet(name, template=template, **given)
 
 
 # --- settings -------------------------------------------------------------------------------------------
@@ -392,12 +447,20 @@ def admission_fair_sharing(raw: Any) -> AdmissionFairSharing:
     return result
 
 
+def placement(raw: Any) -> Placement:
+    """Read the fields of ``Placement`` and of its rules that differ from the defaults."""
+    given = {_snake_case(name): value for name, value in cast("JsonObject", raw).items()}
+    rules = {each.name: given.pop(each.name) for each in fields(PlacementRules) if each.name in given}
+    return Placement(rules=PlacementRules(**rules), **given)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
 def gates(raw: Any) -> Gates:
     """Read gates by name."""
-    named = {
-        re.sub(r"(?<!^)(?=[A-Z])", "_", gate).lower(): value
-        for gate, value in cast("JsonObject", raw).items()
-    }
+    named = {_snake_case(gate): value for gate, value in cast("JsonObject", raw).items()}
     return replace(Gates(), **named)
 
 
@@ -416,6 +479,7 @@ def settings(raw: Any) -> CoreSettings:
         admission_fair_sharing=None if usage_based is None else admission_fair_sharing(usage_based),
         resources=resources(keys.take("resources")),
         block_admission=keys.take("blockAdmission", False),
+        placement=placement(keys.take("placement") or {}) if keys.has("placement") else None,
         gates=gates(keys.take("gates", {})),
     )
     keys.end()

@@ -6,7 +6,13 @@ from typing import Any, cast
 
 from admitq.core import events
 from admitq.core.events import Event
-from admitq.core.instructions import Instruction, Preempt, ReserveQuota
+from admitq.core.instructions import (
+    AssignTopology,
+    EvictForNodeFailures,
+    Instruction,
+    Preempt,
+    ReserveQuota,
+)
 from admitq.core.model import SECOND, Admission, CheckState, ObjectKey, ResourceProblem, Workload
 from admitq.core.state import AdmissionState
 from admitq.translate import messages
@@ -23,9 +29,12 @@ from tests.scenarios.objects import (
     instant,
     key_of,
     labels,
+    levels,
     limit_range,
     local_queue,
     name_of,
+    node,
+    pod_of_others,
     pod_set,
 )
 
@@ -142,6 +151,13 @@ class Story:
                 case Preempt():
                     self.preempted.append(instruction)
                     self.unwritten.append(instruction)
+                case AssignTopology(key, _, admission):
+                    unhealthy = _still_unhealthy(self.workloads[key], admission)
+                    self.put_workload(
+                        replace(self.workloads[key], admission=admission, admitted=True, unhealthy_nodes=unhealthy)
+                    )
+                case EvictForNodeFailures(key):
+                    self.put_workload(replace(self.workloads[key], evicted=True, unhealthy_nodes=()))
                 case _:
                     pass
         if written:
@@ -241,9 +257,11 @@ class Story:
 
 _CHANGED_EVENTS: Mapping[str, Callable[[str, Any], Event]] = {
     "namespaces": lambda name, raw: events.NamespaceChanged(name, labels(raw)),
-    "topologies": lambda name, _: events.TopologyChanged(name),
+    "topologies": lambda name, raw: events.TopologyChanged(name, levels(raw)),
     "limitRanges": lambda name, raw: events.LimitRangeChanged(key_of(name), limit_range(name, raw)),
     "runtimeClasses": lambda name, raw: events.RuntimeClassChanged(name, exact(raw)),
+    "nodes": lambda name, raw: events.NodeChanged(node(name, raw)),
+    "podsOfOthers": lambda name, raw: events.PodOfOthersChanged(key_of(name), pod_of_others(name, raw)),
     "flavors": lambda name, raw: events.ResourceFlavorChanged(flavor(name, raw)),
     "checks": lambda name, raw: events.AdmissionCheckChanged(admission_check(name, raw)),
     "cohorts": lambda name, raw: events.CohortChanged(cohort(name, raw)),
@@ -257,6 +275,8 @@ _DELETED_EVENTS: Mapping[str, Callable[[str], Event]] = {
     "topologies": events.TopologyDeleted,
     "limitRanges": lambda name: events.LimitRangeDeleted(key_of(name)),
     "runtimeClasses": events.RuntimeClassDeleted,
+    "nodes": events.NodeDeleted,
+    "podsOfOthers": lambda name: events.PodOfOthersDeleted(key_of(name)),
     "flavors": events.ResourceFlavorDeleted,
     "checks": events.AdmissionCheckDeleted,
     "cohorts": events.CohortDeleted,
@@ -286,12 +306,21 @@ _WORKLOAD_FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "reclaimable": ("reclaimable_pods", lambda counts: tuple(sorted(counts.items()))),
     "admitted": ("admitted", bool),
     "ready": ("pods_ready", bool),
+    "unhealthy": ("unhealthy_nodes", tuple),
+    "singlePod": ("is_single_pod", bool),
     "problems": (
         "resource_problems",
         lambda problems: tuple(ResourceProblem(*problem) for problem in problems),
     ),
     "podSets": ("pod_sets", lambda parts: tuple(pod_set(name, raw) for name, raw in parts.items())),
 }
+
+
+def _still_unhealthy(workload: Workload, admission: Admission) -> tuple[str, ...]:
+    """Return the unhealthy nodes that still have pods of an admission."""
+    parts = (part.topology for part in admission.pod_set_assignments)
+    hosts = {values[-1] for topology in parts if topology is not None for values, _ in topology.domains}
+    return tuple(name for name in workload.unhealthy_nodes if name in hosts)
 
 
 def _with_open_places(admission: Admission | None, names: list[str]) -> Admission:
