@@ -3,6 +3,7 @@
 import random
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from tests.laws.drawing import Draw
@@ -35,10 +36,15 @@ ELASTIC = 10**9
 PLACED = 2 * 10**9
 """From this seed on, histories have nodes, and pods are placed. They have no elastic jobs."""
 
+PLACED_ELASTIC = 3 * 10**9
+"""From this seed on, they have elastic jobs, too."""
+
 _EVERY_OPERATION = {**OPERATIONS_ON_SLICES, **OPERATIONS_WITH_NODES}
 
 
 def _operations_of(seed: int) -> Mapping[str, tuple[Operation, int]]:
+    if seed >= PLACED_ELASTIC:
+        return {**OPERATIONS_ON_SLICES, **OPERATIONS_WITH_NODES}
     if seed >= PLACED:
         return OPERATIONS_WITH_NODES
     return OPERATIONS_ON_SLICES if seed >= ELASTIC else OPERATIONS
@@ -72,16 +78,20 @@ def create_player(world: int) -> Player:
     draw = Draw(world)
     draw.crowded = draw.chance(0.6)
     if world >= PLACED:
-        return _create_placed_player(draw)
+        return _create_placed_player(draw, elastic=world >= PLACED_ELASTIC)
     player = Player(draw.settings(), crowded=draw.crowded, watches_statuses=draw.chance(0.3))
     create_objects(player, draw)
     return player
 
 
-def _create_placed_player(draw: Draw) -> PlacedPlayer:
+def _create_placed_player(draw: Draw, *, elastic: bool) -> PlacedPlayer:
     draw.placed, draw.peaceful = True, draw.chance(0.5)
+    settings = draw.settings()
+    if elastic and settings.placement is not None:
+        placement = replace(settings.placement, keeps_pods=draw.often(True, False))
+        settings = replace(settings, placement=placement)
     player = PlacedPlayer(
-        draw.settings(), crowded=draw.crowded, watches_statuses=draw.chance(0.3), peaceful=draw.peaceful
+        settings, crowded=draw.crowded, watches_statuses=draw.chance(0.3), peaceful=draw.peaceful
     )
     create_objects(player, draw)
     add_nodes(player, draw)

@@ -129,8 +129,9 @@ class PlacedPlayer(Player):
                 if part.topology is None or part == before:
                     continue
                 if before is None or before.topology is None:
-                    self.check_capacity(each.key, part, {})
-                    self.check_request(pod_sets[part.name], part)
+                    kept = self.places.kept_of(workload, part)
+                    self.check_capacity(each.key, part, kept)
+                    self.check_request(pod_sets[part.name], part, kept)
                 else:
                     self.check_capacity(each.key, part, dict(before.topology.domains))
                     self.check_replacement(workload, pod_sets[part.name], before, part)
@@ -197,12 +198,13 @@ class PlacedPlayer(Player):
                 )
                 break
 
-    def check_request(self, pod_set: PodSet, part: PodSetAssignment) -> None:
-        """Check law T2."""
+    def check_request(self, pod_set: PodSet, part: PodSetAssignment, kept: Counter[Leaf]) -> None:
+        """Check law T2. Pods that an elastic job keeps may be in other domains than the added ones."""
         assert part.topology is not None, "it is placed"
         request = pod_set.topology_request
         pods = Counter(dict(part.topology.domains))
         check_law(pods.total() == part.count, "T2: not all pods have a domain", part)
+        pods -= kept
         if request is None or not any(self.places.levels_of(name) for _, name in part.flavors):
             return  # A leader without requests has no flavor. It is placed with its workers.
         if request.required:
@@ -211,7 +213,7 @@ class PlacedPlayer(Player):
         for slices in request.slices:
             used = self._by_domain(part, slices.level, pods)
             complete = sum(-(-count // slices.size) for count in used.values())
-            check_law(complete == -(-part.count // slices.size), "T2: incomplete slices", part, used)
+            check_law(complete == -(-pods.total() // slices.size), "T2: incomplete slices", part, used)
 
     def _by_domain(
         self, part: PodSetAssignment, level: str, pods: Mapping[Leaf, int]

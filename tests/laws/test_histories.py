@@ -22,14 +22,30 @@ from admitq.core.model import (
 )
 from admitq.core.settings import AdmissionFairSharing, CoreSettings
 from tests.laws.drawing import requesting
-from tests.laws.history import ELASTIC, PLACED, History, Step, find_failure, generate, play, report
+from tests.laws.history import (
+    ELASTIC,
+    PLACED,
+    PLACED_ELASTIC,
+    History,
+    Step,
+    find_failure,
+    generate,
+    play,
+    report,
+)
 from tests.laws.player import Player
 
-HISTORIES = (*range(40), *range(ELASTIC, ELASTIC + 20), *range(PLACED, PLACED + 40))
+HISTORIES = (
+    *range(40),
+    *range(ELASTIC, ELASTIC + 20),
+    *range(PLACED, PLACED + 40),
+    *range(PLACED_ELASTIC, PLACED_ELASTIC + 20),
+)
 FURTHER_HISTORIES = (
     *range(40, 400),
     *range(ELASTIC + 20, ELASTIC + 100),
     *range(PLACED + 40, PLACED + 300),
+    *range(PLACED_ELASTIC + 20, PLACED_ELASTIC + 200),
 )
 """Played before a release. Histories that broke a law stay in each run, see below."""
 STEPS = 100

@@ -72,7 +72,7 @@ def _usage(story: Story, expected: JsonObject) -> None:
 
 
 def _places(story: Story, expected: JsonObject) -> None:
-    """Compare the pods in each domain, as ``{name: {domain: n}}``, or with podsets ``{name: {podset: …}}``."""
+    """Compare the pods in each domain, as ``{name: {domain: n}}``, or ``{name: {podset: {domain: n}}}``."""
     for name, places in expected.items():
         admission = story.workloads[key_of(name)].admission
         parts = () if admission is None else admission.pod_set_assignments

@@ -154,7 +154,9 @@ class Story:
                 case AssignTopology(key, _, admission):
                     unhealthy = _still_unhealthy(self.workloads[key], admission)
                     self.put_workload(
-                        replace(self.workloads[key], admission=admission, admitted=True, unhealthy_nodes=unhealthy)
+                        replace(
+                            self.workloads[key], admission=admission, admitted=True, unhealthy_nodes=unhealthy
+                        )
                     )
                 case EvictForNodeFailures(key):
                     self.put_workload(replace(self.workloads[key], evicted=True, unhealthy_nodes=()))

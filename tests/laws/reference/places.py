@@ -58,6 +58,18 @@ class Places:
         hosts = {host: None for part in parts for host, _ in pods_by_host(part)}
         return list(hosts)
 
+    def kept_of(self, workload: Workload, part: PodSetAssignment) -> Counter[Leaf]:
+        """Return the pods of a podset that stay where its original has them, by leaf."""
+        placement, name = self.observed.settings.placement, workload.replaces
+        if placement is None or not placement.keeps_pods or name is None:
+            return Counter()
+        if name not in self.observed.workloads:
+            return Counter()
+        before = next((each for each in self._parts_of(name) if each.name == part.name), None)
+        if before is None or part.topology is None:
+            return Counter()
+        return Counter(dict(part.topology.domains)) & Counter(dict(_domains_of(before)))
+
     # --- amounts ----------------------------------------------------------------------------------
 
     def levels_of(self, flavor: str) -> tuple[str, ...]:
@@ -87,27 +99,60 @@ class Places:
             for each in self.pods_of_others.values():
                 if each.node == node.name:
                     leaf.subtract(with_pod(dict(each.requests)))
-        for key, part in self._placed():
+        for key, part, counted in self._placed():
             assert part.topology is not None, "it is placed"
             if not self._concerns(part, flavor):
                 continue
-            for values, count in part.topology.domains:
+            for values, count in counted:
                 name = values[-1:] if levels[-1] == HOST_NAME else values
                 if name in free:
                     taken = self.of_pod(key, part.name)
                     free[name].subtract({resource: amount * count for resource, amount in taken.items()})
         return free
 
-    def _placed(self) -> Iterator[tuple[ObjectKey, PodSetAssignment]]:
-        """Yield the assignments of podsets with places, by workloads that hold quota."""
-        for key, workload in self.observed.workloads.items():
-            admission = self.admission(key)
-            if admission is None or self.observed.is_not_charged(key):
-                continue
-            names = {pod_set.name for pod_set in workload.pod_sets}
-            for part in admission.pod_set_assignments:
-                if part.topology is not None and part.name in names:
-                    yield key, part
+    def _placed(self) -> Iterator[tuple[ObjectKey, PodSetAssignment, list[tuple[Leaf, int]]]]:
+        """Yield the podsets with places of workloads that hold quota, and the pods that count in each domain.
+
+        A pod that a replacement has where its original has one counts once.
+        """
+        for key in self.observed.workloads:
+            original = self._original_of(key)
+            counted = Counter[object]()
+            for part in () if original is None else self._parts_of(original):
+                for values, count in _domains_of(part):
+                    counted[self._kind_of_pod(original, part, values)] += count
+            for part in self._parts_of(key):
+                beyond: list[tuple[Leaf, int]] = []
+                for values, count in _domains_of(part):
+                    kind = self._kind_of_pod(key, part, values)
+                    common = min(count, counted[kind])
+                    counted[kind] -= common
+                    beyond.append((values, count - common))
+                yield key, part, beyond
+
+    def _original_of(self, key: ObjectKey) -> ObjectKey | None:
+        """Return the workload whose pods count for another one, too."""
+        name = self.observed.workloads[key].replaces
+        if name is None or self.observed.replacement(name) != key or self.observed.is_not_charged(name):
+            return None
+        return name
+
+    def _parts_of(self, key: ObjectKey) -> Iterator[PodSetAssignment]:
+        admission, workload = self.admission(key), self.observed.workloads[key]
+        if admission is None or self.observed.is_not_charged(key):
+            return
+        names = {pod_set.name for pod_set in workload.pod_sets}
+        yield from (
+            part for part in admission.pod_set_assignments if part.topology is not None and part.name in names
+        )
+
+    def _kind_of_pod(self, key: ObjectKey | None, part: PodSetAssignment, values: Leaf) -> object:
+        """Return what two pods have in common that count once: flavors, requests and domain."""
+        assert key is not None, "it has places"
+        assert part.topology is not None, "it is placed"
+        flavors = frozenset(name for _, name in part.flavors)
+        leaf = values[-1:] if part.topology.levels[-1] == HOST_NAME else values
+        return flavors, tuple(sorted(self.of_pod(key, part.name).items())), leaf
 
     def _concerns(self, part: PodSetAssignment, flavor: str) -> bool:
         placement, levels = self.observed.settings.placement, self.levels_of(flavor)
@@ -116,6 +161,10 @@ class Places:
         if placement.shares_hosts and part.topology.levels[-1] == HOST_NAME:
             return levels[-1:] == (HOST_NAME,)
         return flavor in {name for _, name in part.flavors}
+
+
+def _domains_of(part: PodSetAssignment) -> tuple[tuple[Leaf, int], ...]:
+    return () if part.topology is None else part.topology.domains
 
 
 def pods_by_host(part: PodSetAssignment) -> list[tuple[str, int]]:
