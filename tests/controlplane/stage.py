@@ -24,6 +24,10 @@ RUN_SECONDS = "kwok.admitq.dev/run-seconds"
 """How long simulated pods run; without it they run until they are deleted."""
 
 
+EVENT_SECONDS = 180.0
+"""How long stories wait for events: these leave the API server to other writes while it is busy."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """The namespace of one story."""
@@ -257,7 +261,7 @@ class Stage:
             assert (reason, note) in events, events
             return True
 
-        await self.until(is_recorded, what=f"event {reason}: {note}")
+        await eventually(is_recorded, timeout=EVENT_SECONDS, what=f"event {reason}: {note}")
 
     async def until_running(self, job: str = "j", *, running: bool = True) -> None:
         """Wait until a Job is unsuspended; with ``running=False`` until it is suspended and has no pods."""

@@ -14,7 +14,7 @@ from admitq.serving.certificates import create_authority
 from admitq_api.version import VERSION
 from localcluster.installation import Installation
 from tests.controlplane.conftest import Plugin
-from tests.controlplane.stage import Stage
+from tests.controlplane.stage import EVENT_SECONDS, Stage
 
 PART = {"app.kubernetes.io/part-of": "admitq", "app.kubernetes.io/version": VERSION}
 """Labels of the objects of the chart, which is not installed here."""
@@ -94,7 +94,7 @@ async def test_history_has_conditions_and_events_in_order(stage: Stage, plugin: 
     async def has_started() -> bool:
         return ("Job", "Started") in await reasons()
 
-    await stage.until(has_started)
+    await stage.until(has_started, timeout=EVENT_SECONDS)
     found = await reasons()
     assert found[0] in {("Workload", "created"), ("Job", "Suspended"), ("Job", "CreatedWorkload")}
     for earlier, later in (("created", "QuotaReserved"), ("created", "Admitted")):

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from admitq.runtime.resources import JOBS
+from admitq.runtime.resources import JOBS, NODES
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster.folders import REPOSITORY
 from localcluster.installation import Installation
@@ -20,6 +21,7 @@ from tests.controlplane.documented_commands import (
     run_in_shell,
     with_names,
 )
+from tests.controlplane.hosts import RACK, TAINT, TEMPLATE, create_flavor, two_racks, until_on_hosts
 from tests.controlplane.stage import Stage
 
 GUIDE = "what-if.md"
@@ -57,6 +59,37 @@ async def test_answers_come_true_and_nothing_is_written(stage: Stage, plugin: Pl
     assert await versions(stage) == before
     await stage.client.delete(JOBS, "train-4", stage.namespace, propagation="Background")
     await stage.until_running("next")
+
+
+async def test_a_node_that_comes_back_would_give_a_job_its_rack(
+    stage: Stage, plugin: Plugin, admitq_running: Installation, tmp_path: Path
+) -> None:
+    async with two_racks(stage, admitq_running) as hosts:
+        cordoned = await stage.client.merge_patch(NODES, hosts[3], {"spec": {"unschedulable": True}})
+        await create_flavor(stage)
+        await stage.cluster_queue(cpu=40)
+        await stage.local_queue()
+        [container] = TEMPLATE["spec"]["containers"]
+        container = {**container, "resources": {"requests": {"cpu": 6}}}
+        template = {
+            "metadata": {"annotations": {stage.names.podset_required_topology: RACK}},
+            "spec": {**TEMPLATE["spec"], "containers": [container]},
+        }
+        for name in ("first", "second"):
+            await stage.job(name, pods=2, template=template)
+            await stage.until_workload_exists(name)
+        assert await until_on_hosts(stage, "first", 2) == hosts[:2]
+        await stage.until_condition("QuotaReserved", "TopologyPlacementFailed", "second")
+        manifest = tmp_path / "node.yaml"
+        spec = {"taints": [one for one in cordoned["spec"]["taints"] if one["key"] == TAINT]}
+        manifest.write_text(yaml.safe_dump({**cordoned, "spec": spec}))
+        workload = (await stage.workload("second"))["metadata"]["name"]
+        shown = await plugin("whatif", "--filename", str(manifest))
+        assert (
+            f"Admitted:\n  workload {stage.namespace}/{workload} in ClusterQueue {stage.own('cq')}" in shown
+        )
+        await stage.client.merge_patch(NODES, hosts[3], {"spec": {"unschedulable": None}})
+        assert await until_on_hosts(stage, "second", 2) == hosts[2:]
 
 
 async def test_invalid_change_is_reported(stage: Stage, plugin: Plugin) -> None:

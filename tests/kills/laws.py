@@ -148,6 +148,8 @@ def _hosts_of(part: JsonObject) -> Counter[str]:
 def _of_placed_pod(pod: JsonObject, now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
     """Check that a pod goes to a host of its podset, beside no more pods than are assigned there."""
     host = value_at(pod, ("spec", "nodeSelector", HOST_NAME))
+    if host is None:
+        return  # A group of pods without a topology: its pods have the gate until they are admitted.
     name, pod_set = _pod_set_of(pod, names)
     parts = value_at(now.get(("Workload", name)), ("status", "admission", "podSetAssignments"), [])
     assigned = next((_hosts_of(part) for part in parts if part["name"] == pod_set), Counter[str]())

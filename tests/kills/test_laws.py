@@ -165,6 +165,14 @@ def steps(*written: tuple[str, str, JsonObject | None]) -> list[Step]:
             [("Pod", "p", placed_pod()), ("Pod", "p", placed_pod("c"))],
             "is pod 1 of 0 that are assigned to c",
         ),
+        (
+            [
+                ("Workload", "g", workload(*HELD)),
+                ("Pod", "p", pod(NAMES.topology_gate)),
+                ("Pod", "p", pod()),
+            ],
+            "",
+        ),
     ],
 )
 def test_broken_law_is_reported(written: list[tuple[str, str, JsonObject]], law: str) -> None:
