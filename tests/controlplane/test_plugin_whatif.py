@@ -79,7 +79,7 @@ async def test_a_node_that_comes_back_would_give_a_job_its_rack(
             await stage.job(name, pods=2, template=template)
             await stage.until_workload_exists(name)
         assert await until_on_hosts(stage, "first", 2) == hosts[:2]
-        await stage.until_condition("QuotaReserved", "TopologyPlacementFailed", "second")
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "second")
         manifest = tmp_path / "node.yaml"
         spec = {"taints": [one for one in cordoned["spec"]["taints"] if one["key"] == TAINT]}
         manifest.write_text(yaml.safe_dump({**cordoned, "spec": spec}))
