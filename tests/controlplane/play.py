@@ -22,7 +22,7 @@ from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, 
 from admitq_api.conditions import SECOND, Reason, parse_time
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Stage, condition_of
+from tests.controlplane.stage import EVENT_SECONDS, Stage, condition_of
 
 FOLDER = Path(__file__).parent / "cases"
 FLAVOR = "f"
@@ -388,7 +388,7 @@ class Play:
                 assert (reason, self._names.with_real_names(note)) in found, found
             return True
 
-        await eventually(seen, what=f"events about {name}")
+        await eventually(seen, timeout=EVENT_SECONDS, what=f"events about {name}")
 
     async def _has_field(self, what: str, fields: Mapping[str, Any]) -> None:
         """Fields of an object by their paths, with dots between the names."""

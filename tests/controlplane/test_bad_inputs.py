@@ -36,7 +36,7 @@ from tests.controlplane.played_jobs import (
     submit,
 )
 from tests.controlplane.recording import Record, record_versions, sum_of_series
-from tests.controlplane.stage import Stage, condition_of
+from tests.controlplane.stage import EVENT_SECONDS, Stage, condition_of
 
 TABLE = Path(__file__).with_name("bad_inputs.yaml")
 POD_GROUP = "pod-group"
@@ -264,7 +264,7 @@ class Scene:
             assert any(reason == "ErrWorkloadCompose" and words in note for reason, note in events), events
             return True
 
-        await eventually(is_reported, what=f"event about {job.name}: {words}")
+        await eventually(is_reported, timeout=EVENT_SECONDS, what=f"event about {job.name}: {words}")
 
     async def until_quarantined(self, count: int) -> None:
         """Wait until ``count`` keys of the kind are in quarantine."""

@@ -5,7 +5,7 @@ import re
 
 from admitq.runtime.resources import JOBS
 from localcluster.installation import Installation
-from tests.controlplane.stage import Stage
+from tests.controlplane.stage import EVENT_SECONDS, Stage
 from tests.controlplane.user_programs import kubectl
 
 WAITS = "WaitingForQuota"
@@ -21,7 +21,7 @@ async def until_waiting(stage: Stage, job: str) -> None:
     async def has_waited() -> list[str]:
         return await reasons_of(stage, job)
 
-    await stage.until(has_waited, [WAITS], what=f"the event of {job}")
+    await stage.until(has_waited, [WAITS], timeout=EVENT_SECONDS, what=f"the event of {job}")
 
 
 async def short_of_quota(stage: Stage) -> str:

@@ -12,7 +12,7 @@ from localcluster.installation import Installation
 from tests.controlplane.pods import group, until_phases
 from tests.controlplane.pods_of_jobs import succeed_pods, until_pods_exist
 from tests.controlplane.recording import list_series, sum_of_series
-from tests.controlplane.stage import Stage, changes_between, condition_of, controlled_by
+from tests.controlplane.stage import EVENT_SECONDS, Stage, changes_between, condition_of, controlled_by
 from tests.unit.metrics.metric_table import PROMISED
 
 SPOT = {
@@ -66,6 +66,7 @@ async def test_job_is_admitted_runs_finishes_and_releases_its_quota(
             ("Started", f"Admitted by clusterQueue {queue}"),
             ("FinishedWorkload", f"Workload '{stage.namespace}/{name}' is declared finished"),
         ],
+        timeout=EVENT_SECONDS,
     )
     # Earlier events may report a queue that the manager observed after the job.
     reasons = [reason for reason, _ in await stage.events("Workload", name)]

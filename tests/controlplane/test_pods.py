@@ -28,7 +28,7 @@ from tests.controlplane.pods import (
     until_workload,
 )
 from tests.controlplane.pods_of_jobs import until_pods_exist
-from tests.controlplane.stage import RUN_SECONDS, Stage, condition_of, controlled_by
+from tests.controlplane.stage import EVENT_SECONDS, RUN_SECONDS, Stage, condition_of, controlled_by
 
 # --- the guides -----------------------------------------------------------------------------------
 
@@ -85,6 +85,7 @@ async def test_pod_is_gated_admitted_runs_and_releases_its_quota(stage: Stage) -
             ("Started", f"Admitted by clusterQueue {stage.own('cq')}"),
             ("FinishedWorkload", f"Workload '{stage.namespace}/{name}' is declared finished"),
         ],
+        timeout=EVENT_SECONDS,
     )
 
 
@@ -122,7 +123,7 @@ async def test_preempted_pod_is_deleted_with_its_workload(stage: Stage) -> None:
     async def first_reasons() -> list[str]:
         return [reason for reason, _ in await stage.events("Pod", "low")][:3]
 
-    await stage.until(first_reasons, ["CreatedWorkload", "Started", "Stopped"])
+    await stage.until(first_reasons, ["CreatedWorkload", "Started", "Stopped"], timeout=EVENT_SECONDS)
     await stage.until_gone(
         stage.kinds.workloads, create_workload_name("Pod", "", "low", low["metadata"]["uid"])
     )
