@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -204,7 +203,7 @@ def _release(load: TopologyLoad) -> Figures:
         )
         for number in range(size.hosts)
     ]
-    for each in chain.from_iterable(holders):
+    for each in itertools.chain.from_iterable(holders):
         state.observe(WorkloadChanged(each), now=SECOND)
     for number in range(waiting):
         count, cpu = 1 + number // len(_WAITING_CPU) % counts, _WAITING_CPU[number % len(_WAITING_CPU)]

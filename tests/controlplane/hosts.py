@@ -93,6 +93,11 @@ async def assigned_hosts(stage: Stage, name: str) -> Counter[str]:
 def hosts_of(workload: Mapping[str, Any]) -> Counter[str]:
     """The number of pods on each host, by the status of a Workload."""
     [part] = workload["status"]["admission"]["podSetAssignments"]
+    return hosts_of_pod_set(part)
+
+
+def hosts_of_pod_set(part: Mapping[str, Any]) -> Counter[str]:
+    """The number of pods on each host, by the assignment of a podset."""
     levels, domains = decode(part["topologyAssignment"], "topologyAssignment")
     assert levels == (HOST,)
     return Counter({values[0]: count for values, count in domains})

@@ -11,7 +11,7 @@ from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.quantity import parse_amount
-from admitq_api.topology_assignments import decode
+from tests.controlplane.hosts import hosts_of_pod_set
 from tests.kills.chronicle import Place, Step
 
 _RISING: Final = ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished")
@@ -141,8 +141,7 @@ def _hosts_of(part: JsonObject) -> Counter[str]:
     """The number of pods that a podset has on each host."""
     if "topologyAssignment" not in part:
         return Counter()
-    levels, domains = decode(part["topologyAssignment"], "topologyAssignment")
-    return Counter({values[-1]: count for values, count in domains if levels[-1] == HOST_NAME})
+    return hosts_of_pod_set(part)
 
 
 def _of_placed_pod(pod: JsonObject, now: dict[Place, JsonObject], names: Names) -> Iterator[str]:

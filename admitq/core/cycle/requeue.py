@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.running_cycle import Cycle
+from admitq.core.flavor_options import RequestOptions
 from admitq.core.model import QueueingStrategy
 from admitq.core.partial_admission import may_shrink
 from admitq.core.preemption import never_preempts
@@ -33,6 +34,7 @@ from admitq.core.waiting.wait_states import (
     InvalidWorkload,
     LostInCycle,
     NamespaceNotSelected,
+    Needs,
     QueueUnusable,
     Ready,
     RetryOnProgress,
@@ -218,11 +220,14 @@ def note_needs(world: World, entry: CycleEntry) -> None:
     if world.settings.gates.partial_admission and may_shrink(lane.key.demands):
         return
     options = entry.queue.flavor_options.options_for(lane.key.demands)
-    needs = options.shortage
-    if entry.causes:
-        needs = () if options.has_quota_in_all_flavors else None
+    needs = _needs_without_room(options) if entry.causes else options.shortage
     if needs is not None:
         entry.queue.queue.lanes.change_state(lane, NEEDS_KNOWN, replace(lane.state, needs=needs))
+
+
+def _needs_without_room(options: RequestOptions) -> Needs | None:
+    """Return the needs of a head that lacks room: none if it has quota in all flavors."""
+    return () if options.has_quota_in_all_flavors else None
 
 
 def requeue_unprocessed(world: World, entry: CycleEntry) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from admitq.core.model import Admission, PodSetAssignment
 from admitq.core.refusals import PodSetRefusals
-from admitq.core.requests import PodSetDemand
+from admitq.core.requests import PodSetDemand, group_by_unit
 from admitq.core.topology.assignment import TopologyAssignment
 from admitq.core.topology.flavor_topology import FlavorTopology, PodsToPlace
 from admitq.core.topology.kept_pods import keep_pods
@@ -46,12 +46,9 @@ def list_units(
         demands: what each podset requests.
         pod_sets: the assignments of the same podsets.
     """
-    groups: dict[str | int, list[tuple[PodSetDemand, PodSetAssignment]]] = {}
-    for index, (demand, part) in enumerate(zip(demands, pod_sets, strict=True)):
-        group = demand.pod_set.group
-        groups.setdefault(index if group is None else group, []).append((demand, part))
     units: list[Unit] = []
-    for members in groups.values():
+    for unit in group_by_unit(demands):
+        members = [(demand, pod_sets[position]) for position, demand in unit.items()]
         placed_in = sorted(
             {flavor for _, part in members for _, flavor in part.flavors}.intersection(flavors)
         )

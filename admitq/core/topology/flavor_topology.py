@@ -192,8 +192,9 @@ class FlavorTopology:
         if not isinstance(levels, RequestedLevels):
             return None
         shape = self._shape(levels, workers, leader)
-        self._waiting[identify(shape)] = LeafRoom(self.tree, shape)
-        return identify(shape)
+        identity = identify(shape)
+        self._waiting[identity] = LeafRoom(self.tree, shape)
+        return identity
 
     def has_grown(self, shape: str, gained: Mapping[LeafName, Mapping[str, int]]) -> bool:
         """Whether a leaf can hold more pods of a shape since it gained free amounts.

@@ -142,17 +142,9 @@ class LeafRoom:
 
     def _fitting(self, leaf: Domain, less: Mapping[str, int]) -> int:
         """Return how many pods fit; negative if too much is used already."""
-        allocatable, assumed = leaf.allocatable, leaf.assumed
-        used = _NOTHING if self._without_usage else leaf.used
         return min(
             [
-                (
-                    allocatable.get(resource, 0)
-                    - assumed.get(resource, 0)
-                    - used.get(resource, 0)
-                    - less.get(resource, 0)
-                )
-                // amount
+                (self._free(leaf, resource) - less.get(resource, 0)) // amount
                 for resource, amount in self._shape.requests
             ]
         )

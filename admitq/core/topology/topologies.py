@@ -226,17 +226,14 @@ class Topologies:
         self.moves += 1
         self.release(left)
         self.hold(taken)
-        gained: dict[str, dict[LeafName, dict[str, int]]] = {}
-        for sign, places in ((1, left), (-1, taken)):
-            for place in places:
-                for flavor in self.list_concerned(place):
-                    if sign > 0:
-                        gained.setdefault(flavor, {})
-                    leaves = gained.get(flavor)
-                    if leaves is None:
-                        continue
-                    for name, count in self._by_flavor[flavor].leaves_of(place.assignment):
-                        add_multiple(leaves.setdefault(name, {}), dict(place.of_pod), sign * count)
+        gained: dict[str, dict[LeafName, dict[str, int]]] = {
+            flavor: {} for place in left for flavor in self.list_concerned(place)
+        }
+        signed = [*((1, place) for place in left), *((-1, place) for place in taken)]
+        for sign, place in signed:
+            for flavor in gained.keys() & self.list_concerned(place):
+                for name, count in self._by_flavor[flavor].leaves_of(place.assignment):
+                    add_multiple(gained[flavor].setdefault(name, {}), dict(place.of_pod), sign * count)
         return gained
 
     def hold(self, places: Iterable[Place]) -> None:

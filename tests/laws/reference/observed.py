@@ -354,10 +354,15 @@ class Observed:
 
     def _counted(self, workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
         """Return the usage that counts for a workload, without what it takes over from another."""
-        usage, name = self._usage(workload, admission), workload.replaces
-        if name is None or self.replacement(name) != workload.key or self.is_not_charged(name):
-            return usage
-        return usage_beyond(usage, self.assigned(name))
+        usage, name = self._usage(workload, admission), self.replaced_by(workload.key)
+        return usage if name is None else usage_beyond(usage, self.assigned(name))
+
+    def replaced_by(self, key: ObjectKey) -> ObjectKey | None:
+        """Return the workload that this one replaces, while both hold quota: what both have counts once."""
+        name = self.workloads[key].replaces
+        if name is None or self.replacement(name) != key or self.is_not_charged(name):
+            return None
+        return name
 
     def without(self, keys: Collection[ObjectKey]) -> "Observed":
         """Return the same objects, but with no quota for these workloads."""

@@ -116,11 +116,11 @@ class Places:
         A pod that a replacement has where its original has one counts once.
         """
         for key in self.observed.workloads:
-            original = self._original_of(key)
-            counted = Counter[object]()
-            for part in () if original is None else self._parts_of(original):
-                for values, count in _domains_of(part):
-                    counted[self._kind_of_pod(original, part, values)] += count
+            original, counted = self.observed.replaced_by(key), Counter[object]()
+            if original is not None:
+                for part in self._parts_of(original):
+                    for values, count in _domains_of(part):
+                        counted[self._kind_of_pod(original, part, values)] += count
             for part in self._parts_of(key):
                 beyond: list[tuple[Leaf, int]] = []
                 for values, count in _domains_of(part):
@@ -129,13 +129,6 @@ class Places:
                     counted[kind] -= common
                     beyond.append((values, count - common))
                 yield key, part, beyond
-
-    def _original_of(self, key: ObjectKey) -> ObjectKey | None:
-        """Return the workload whose pods count for another one, too."""
-        name = self.observed.workloads[key].replaces
-        if name is None or self.observed.replacement(name) != key or self.observed.is_not_charged(name):
-            return None
-        return name
 
     def _parts_of(self, key: ObjectKey) -> Iterator[PodSetAssignment]:
         admission, workload = self.admission(key), self.observed.workloads[key]
@@ -146,9 +139,8 @@ class Places:
             part for part in admission.pod_set_assignments if part.topology is not None and part.name in names
         )
 
-    def _kind_of_pod(self, key: ObjectKey | None, part: PodSetAssignment, values: Leaf) -> object:
+    def _kind_of_pod(self, key: ObjectKey, part: PodSetAssignment, values: Leaf) -> object:
         """Return what two pods have in common that count once: flavors, requests and domain."""
-        assert key is not None, "it has places"
         assert part.topology is not None, "it is placed"
         flavors = frozenset(name for _, name in part.flavors)
         leaf = values[-1:] if part.topology.levels[-1] == HOST_NAME else values

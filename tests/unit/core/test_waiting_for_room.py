@@ -49,7 +49,7 @@ def test_only_jobs_are_tried_that_more_pods_may_fit_of(evaluated: Evaluated) -> 
         ("s1", [], []),  # one CPU is free on the first host
         ("s2", [], []),
         ("b2", ["w2", "w4"], ["w2"]),  # all four CPUs are free on the second host
-        ("b3", [], []),  # three CPUs on the third host; nobody waits for two or three
+        ("b3", [], []),  # three CPUs are free on the third host; w4 needs four
         ("s3", ["w4"], ["w4"]),
     ):
         cluster.finish(left)
